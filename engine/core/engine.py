@@ -284,7 +284,8 @@ class Engine(EngineFace):
                     launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
-        waits = plan is not None and any(row.branch.constrained for row in plan.rows if row.samples)
+        ahead = plan.rows if plan is not None and self.depth else ()
+        waits = any(row.branch.constrained for row in ahead if row.samples)
         commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
         if commits:
             self._commit(self.in_flight.popleft())

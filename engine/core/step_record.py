@@ -9,28 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler.plan import BlockChange, Committed, SwapChange
-from engine.scheduler.request import Branch
+from engine.scheduler.plan import BlockChange, Changes, Committed, Row
+from engine.scheduler.request import Branch, Emission
 from engine.scheduler.scheduler import Scheduler
-from engine.trace.records import Ended, FinishReason, Step, freeze
+from engine.trace.records import EMPTY, Ended, FinishReason, Step, freeze
 
 if TYPE_CHECKING:
     from engine.runner.launched_step import LaunchedStep
 
 
+Columns = dict[str, Any]
 OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding", "reused")}
 OF_SWAP = ("swap_host", "swap_block", "swap_request", "swap_branch", "swap_place")  # likewise, of `SwapChange`
 OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
 
 
-NONE: dict[type, np.ndarray[Any, Any]] = {  # most columns of most steps
-    dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.uint8, np.float32)
-}
-
-
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
     if not values:
-        return NONE[dtype]
+        return EMPTY[dtype]
     return freeze(np.fromiter(values, dtype, len(values)))  # of enums twice as fast as np.array
 
 
@@ -63,21 +59,18 @@ def step_record(
     changes = ledger.take_changes()
     rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
-    alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
-    allowed = [(i, emission) for i, (_, emission) in enumerate(emitted) if emission.allowed >= 0]
-    rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
-    drafts = [token for row in rows for token in row.drafted]
-    swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
+    of_row: Columns = {name: _column(list(map(read, rows)), np.int32) for name, read in OF_ROW.items()}
+    of_block: Columns = {name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)}
     record = Step(
         step=step,
         started=started,
         ended=ended,
         request=_column([r.branch.request.id for r in rows], np.int32),
         branch=_column([r.branch.index for r in rows], np.int32),
-        **{name: _column(list(map(read, rows)), np.int32) for name, read in OF_ROW.items()},
+        **of_row,
         kind=_column([r.kind for r in rows], np.uint8),
         wasted=_column([c.wasted for c in committed], np.int32),
         token_row=_column([row for row, _ in emitted], np.int32),
@@ -91,19 +84,13 @@ def step_record(
         cached_blocks=ledger.pool.cached,
         seconds=seconds,
         block_event=_column(blocks[0], np.uint8),
-        **{name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)},
-        swap_event=_column(swaps[0], np.uint8),
-        **{name: _column(values, np.int32) for name, values in zip(OF_SWAP, swaps[1:], strict=True)},
+        **of_block,
         copied=_column([block for block, _ in changes.copied], np.int32),
         copied_to=_column([block for _, block in changes.copied], np.int32),
         preempted=_column([request for request, _ in changes.preempted], np.int32),
         preempted_branch=_column([branch for _, branch in changes.preempted], np.int32),
         refused=_column([r for r, _ in refused], np.int32),
         refused_reason=tuple(str(reason) for _, reason in refused),
-        alt_token_index=_column([a[0] for a in alternatives], np.int32),
-        alt_token=_column([a[1] for a in alternatives], np.int32),
-        alt_logprob=_column([a[2] for a in alternatives], np.float32),
-        alt_text=tuple(piece(a[1]) for a in alternatives),
         kv_used=kv.used,
         kv_reserved=kv.reserved,
         kv_internal=kv.internal,
@@ -111,24 +98,73 @@ def step_record(
         attention=launched.attention,
         graph=launched.graph,
         device=launched.device,
-        drafted=_column([len(row.drafted) for row in rows] if drafts else (), np.int32),
-        accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
-        draft_token=_column(drafts, np.int32),
-        draft_text=tuple(map(piece, drafts)),
-        beam_request=_column([request for request, _ in changes.weighed], np.int32),
-        beam_parent=_column([one.parent for _, one in changes.weighed], np.int32),
-        beam_branch=_column([one.place for _, one in changes.weighed], np.int32),
-        beam_token=_column([one.path.token for _, one in changes.weighed], np.int32),
-        beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
-        beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
-        beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
-        allowed_token_index=_column([i for i, _ in allowed], np.int32),
-        allowed=_column([e.allowed for _, e in allowed], np.int32),
-        rather_token_index=_column([r[0] for r in rather], np.int32),
-        rather_token=_column([r[1] for r in rather], np.int32),
-        rather_logprob=_column([r[2] for r in rather], np.float32),
-        rather_text=tuple(piece(r[1]) for r in rather),
         swapping=launched.swapping,
+        **_drafts(rows, committed, piece),
+        **_beside([emission for _, emission in emitted], piece),
+        **_beams(changes, piece),
+        **_swaps(changes),
     )
     seconds["record"] = time.perf_counter() - begun
     return record
+
+
+# What few steps have: no columns where there is nothing.
+
+
+def _drafts(rows: Sequence[Row], committed: Sequence[Committed], piece: Callable[[int], str]) -> Columns:
+    drafts = [token for row in rows if row.drafted for token in row.drafted]
+    if not drafts:
+        return {}
+    return {
+        "drafted": _column([len(row.drafted) for row in rows], np.int32),
+        "accepted": _column([c.accepted for c in committed], np.int32),
+        "draft_token": _column(drafts, np.int32),
+        "draft_text": tuple(map(piece, drafts)),
+    }
+
+
+def _beside(emitted: Sequence[Emission], piece: Callable[[int], str]) -> Columns:
+    """Beside emitted tokens: alternatives, and what grammars allowed and forbade."""
+    found: Columns = {}
+    alternatives = [(i, *a) for i, emission in enumerate(emitted) for a in emission.alternatives]
+    if alternatives:
+        found |= _told("alt", alternatives, piece)
+    allowed = [(i, emission) for i, emission in enumerate(emitted) if emission.allowed >= 0]
+    if allowed:
+        found["allowed_token_index"] = _column([i for i, _ in allowed], np.int32)
+        found["allowed"] = _column([emission.allowed for _, emission in allowed], np.int32)
+        found |= _told("rather", [(i, *e.rather) for i, e in allowed if e.rather is not None], piece)
+    return found
+
+
+def _told(name: str, tokens: Sequence[tuple[int, int, float]], piece: Callable[[int], str]) -> Columns:
+    """Tokens that were not drawn: beside which that was, and their log-probability."""
+    return {
+        f"{name}_token_index": _column([index for index, _, _ in tokens], np.int32),
+        f"{name}_token": _column([token for _, token, _ in tokens], np.int32),
+        f"{name}_logprob": _column([logprob for _, _, logprob in tokens], np.float32),
+        f"{name}_text": tuple(piece(token) for _, token, _ in tokens),
+    }
+
+
+def _beams(changes: Changes, piece: Callable[[int], str]) -> Columns:
+    weighed = changes.weighed
+    if not weighed:
+        return {}
+    return {
+        "beam_request": _column([request for request, _ in weighed], np.int32),
+        "beam_parent": _column([one.parent for _, one in weighed], np.int32),
+        "beam_branch": _column([one.place for _, one in weighed], np.int32),
+        "beam_token": _column([one.path.token for _, one in weighed], np.int32),
+        "beam_score": _column([one.path.total for _, one in weighed], np.float32),
+        "beam_fate": _column([one.fate for _, one in weighed], np.uint8),
+        "beam_text": tuple(piece(one.path.token) for _, one in weighed),
+    }
+
+
+def _swaps(changes: Changes) -> Columns:
+    if not changes.swaps:
+        return {}
+    event, *others = zip(*changes.swaps)
+    named = {name: _column(values, np.int32) for name, values in zip(OF_SWAP, others, strict=True)}
+    return {"swap_event": _column(event, np.uint8), **named}

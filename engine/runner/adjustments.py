@@ -75,9 +75,10 @@ class Adjustments:
     def previous(self, branches: Sequence[Branch], last_tokens: Tensor) -> Tensor | None:
         """The tokens that the ruled branches' slots drew last, `[ruled rows]`, where they are not known yet and matter:
         taken before a step draws others."""
-        ruled = [b for b in branches if b.ruled]
-        if not any(b.in_flight > 1 and b.request.rules is not None and b.request.rules.banned for b in ruled):
+        unread = [b for b in branches if b.in_flight > 1]
+        if not any(b.request.rules is not None and b.request.rules.banned for b in unread):
             return None
+        ruled = [b for b in branches if b.ruled]
         return last_tokens[self._tensor([b.slot for b in ruled])]
 
     def __call__(

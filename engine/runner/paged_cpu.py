@@ -198,7 +198,10 @@ class PagedRunner(Runner):
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
-            kept += range(len(ids) - row.samples, len(ids))
+            if row.samples == 1:
+                kept.append(len(ids) - 1)
+            else:
+                kept += range(len(ids) - row.samples, len(ids))
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
         tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)

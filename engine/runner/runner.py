@@ -122,8 +122,8 @@ class Runner(ABC):
                 self._swap(plan)
                 launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
-            branches = [row.branch for row in inputs.sampling]
-            previous = self._sampler.adjust.previous(branches, self._last_token)
+            drawing = drawn_rows(inputs.sampling)
+            previous = self._sampler.adjust.previous([row.branch for row in drawing], self._last_token)
             timer = None if on_gpu else Timer()
             prepared = Clock()
             computed = inputs.compute(timer)
@@ -133,7 +133,7 @@ class Runner(ABC):
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs, previous))
+                launched.keep(self._sample(computed, inputs, drawing, previous))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -161,20 +161,20 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, computed: Computed, inputs: Inputs, previous: Tensor | None) -> Sampled:
+    def _sample(self, computed: Computed, inputs: Inputs, drawing: Sequence[Row], previous: Tensor | None) -> Sampled:
+        """`drawing`: the row of each token drawn."""
         logits, greedy, drawn = computed
-        drawing = [(row, at) for row in inputs.sampling for at in row.drawn_at]
-        branches = [row.branch for row, _ in drawing]
+        branches = [row.branch for row in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy, previous)
-            self._last_token.numpy()[[row.slot for row, _ in drawing]] = sampled.tokens.numpy()
+            sampled = self._sampler(logits, branches, positions_drawn(inputs.sampling), greedy, previous)
+            self._last_token.numpy()[[row.slot for row in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
             return self._sampler.told(logits, drawn, branches, self._last_token, previous)
         slots, positions = inputs.slots, inputs.drawn_at
         if slots is None or positions is None:
-            slots = self._tensor([row.slot for row, _ in drawing], torch.int32)
-            positions = self._tensor([at for _, at in drawing], torch.int32)
+            slots = self._tensor([row.slot for row in drawing], torch.int32)
+            positions = self._tensor(positions_drawn(inputs.sampling), torch.int32)
         return self._sampler(logits, slots, positions, branches, self._last_token, previous)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
@@ -195,6 +195,20 @@ class Runner(ABC):
 
     def _tensor(self, values: Sequence[int], dtype: torch.dtype = torch.long) -> Tensor:
         return to_device(values, self._device, dtype)
+
+
+def drawn_rows(sampling: Sequence[Row]) -> Sequence[Row]:
+    """The row of each token that is drawn: rows whose drafts are verified come several times."""
+    if all(row.samples == 1 for row in sampling):
+        return sampling
+    return [row for row in sampling for _ in range(row.samples)]
+
+
+def positions_drawn(sampling: Sequence[Row]) -> list[int]:
+    """The position of each."""
+    if all(row.samples == 1 for row in sampling):
+        return [row.first + row.count for row in sampling]
+    return [at for row in sampling for at in row.drawn_at]
 
 
 def on_gpu_path(device: torch.device) -> bool:

@@ -97,6 +97,8 @@ class Sampler(SlotSampler):
         masks = masks_of([branches[i] for i in ruled], self._vocabulary) if ruled else None
         choose = greedy or partial(native.greedy, logits) if self._compiled(logits) else None
         plain = all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params)
+        if choose is not None and plain and not ruled:
+            return with_alternatives(*choose(), logits, branches)
         if choose is not None and plain and not any(branches[i].request.rules for i in ruled):
             tokens, logprobs = choose()
             masked = self._among_allowed(tokens, logprobs, logits, ruled, masks)

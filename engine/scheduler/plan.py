@@ -1,5 +1,6 @@
 """One step's words: what is planned, what came of it, and what changed in the ledger meanwhile."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +44,8 @@ class Row:
 
     def ids(self, unknown: int = 0) -> list[int]:
         """Its token ids; `unknown` stands for one that is still being sampled."""
+        if not (self.fed or self.drafted):
+            return self.branch.tokens[self.first : self.first + self.count]
         known = self.count - self.fed - len(self.drafted)
         return [*self.branch.tokens[self.first : self.first + known], *[unknown] * self.fed, *self.drafted]
 
@@ -109,7 +112,7 @@ class Committed(NamedTuple):
     """One row's outcome: its new tokens, how many of its tokens were computed for nothing, and how many drafted ones
     are among the new."""
 
-    emitted: tuple[Emission, ...] = ()
+    emitted: Sequence[Emission] = ()
     wasted: int = 0
     accepted: int = 0
 

@@ -168,7 +168,8 @@ class Request:
     @property
     def ranked(self) -> int:
         """How many of a place's likeliest tokens are to be known with its own."""
-        return max(self.params.logprobs, self.search.candidates if self.search is not None else 0)
+        asked = self.params.logprobs
+        return asked if self.search is None else max(asked, self.search.candidates)
 
     @property
     def finished(self) -> bool:

@@ -3,7 +3,6 @@ failed. How branches get memory and become rows is the KV layout's affair (`page
 policy's."""
 
 from collections.abc import Sequence
-from itertools import islice
 from math import inf, isfinite
 
 from engine.config.live_budget import LiveBudget
@@ -77,8 +76,10 @@ class Scheduler:
     def commit(self, plan: StepPlan, sampled: Sequence[Emission]) -> list[Committed]:
         """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
         self.ledger.in_flight -= 1
-        tokens = iter(sampled)
-        committed = [self._commit_row(row, list(islice(tokens, row.samples))) for row in plan.rows]
+        committed, at = list[Committed](), 0
+        for row in plan.rows:
+            committed.append(self._commit_row(row, sampled[at : at + row.samples]))
+            at += row.samples
         if self._searched:
             self._search(plan, committed)
         if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
@@ -187,7 +188,7 @@ class Scheduler:
             self.ledger.preempt(running[-1])
         return True
 
-    def _commit_row(self, row: Row, sampled: list[Emission]) -> Committed:
+    def _commit_row(self, row: Row, sampled: Sequence[Emission]) -> Committed:
         branch = row.branch
         branch.steps -= 1
         branch.in_flight -= row.samples > 0
@@ -198,12 +199,12 @@ class Scheduler:
             self._searched.setdefault(branch.request.id, {})[branch.index] = sampled[0]
             return Committed((), row.again)
         if not row.drafted:
-            return Committed(tuple(self._take(branch, sampled)), row.again)
+            return Committed(self._take(branch, sampled), row.again)
         accepted = agreed(row.drafted, sampled)
         branch.computed = row.first + 1 + accepted
         branch.reached = max(branch.reached, branch.computed)
         emitted = self._take(branch, sampled[: accepted + 1])
-        return Committed(tuple(emitted), row.count - len(emitted), min(accepted, len(emitted)))
+        return Committed(emitted, row.count - len(emitted), min(accepted, len(emitted)))
 
     def _take(self, branch: Branch, sampled: Sequence[Emission]) -> list[Emission]:
         """Gives a branch its new tokens, up to the one that ends it; returns those that are delivered now."""
@@ -214,8 +215,9 @@ class Scheduler:
                 break
             branch.tokens.append(emission.token)
             text, reason = branch.output.push(emission.token)
-            if text:
-                emission = emission._replace(text=text)
+            if text:  # a third of the time of `_replace`
+                of = emission
+                emission = Emission(of.token, of.logprob, of.alternatives, text, of.allowed, of.rather)
             if self.config.delivery == "batch":
                 branch.withheld.append(emission)
                 branch.verdict = reason

@@ -75,8 +75,17 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+def freeze(array: Array) -> Array:
+    """The same array, closed to writing."""
+    array.flags.writeable = False
+    return array
+
+
+EMPTY: dict[type, Array] = {dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.uint8, np.float32)}
+
+
 def _ints(dtype: type) -> Any:
-    return field(default_factory=lambda: np.zeros(0, dtype))
+    return field(default_factory=lambda: EMPTY[dtype])  # most columns of most steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,12 +428,6 @@ _KINDS: dict[str, type] = {
 }
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
 _NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
-
-
-def freeze(array: Array) -> Array:
-    """The same array, closed to writing."""
-    array.flags.writeable = False
-    return array
 
 
 def encode(record: Record) -> tuple[str, bytes]:
