@@ -27,7 +27,7 @@ the city council met on Tuesday to discuss the new budget, and nobody agreed wit
 she opened the window, looked out over the roofs and thought about the letter that had come with the morning post
 water boils at 100 degrees, and ice melts at zero|the train to the north leaves from platform 4 in twenty minutes
 my favourite food is soup with bread|who wrote the first novel?|is it true that the moon is made of cheese?
-what is the capital of France?|how many legs does it have?|what is your favourite animal?|can you help me with my homework?
+what is the capital of France?|how many legs does it have?|what do you like?|can you help me with my homework?
 """.strip()
     .replace("\n", "|")
     .split("|")
@@ -42,7 +42,7 @@ def noise(rng: random.Random) -> str:
 
 
 def anything(rng: random.Random) -> str:
-    """A text that no story begins with: said by people, words of the grammar in no order, nouns, noise, or some of each."""
+    """A text that no story begins with: what people say, words or nouns in no order, noise, or some of each."""
     draw = rng.random()
     if draw < 0.45:
         text = rng.choice(SAID)
