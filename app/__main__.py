@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
+    from app.cli import bench, compare, doctor, export, fit, models, quality, quantize, replay, run, sweep
     from app.cli.options import engine_options, model_options
 
     top = Parser(
@@ -118,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
-    for command in (run, compare, sweep, replay, models, quantize, quality, fit, bench, doctor):
+    for command in (run, compare, sweep, replay, export, models, quantize, quality, fit, bench, doctor):
         command.add(commands)
     return top
 
