@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.config import InvalidInput
 from engine.export.chrome_trace import write_chrome_trace
 from engine.export.prompts_file import write_prompts
+from engine.export.report import write_report
 from engine.export.source import Progress, Source
 from engine.export.table_file import WRITERS, write_table
 from engine.export.tables import table
@@ -24,6 +25,7 @@ class ExportKind:
 
 
 KINDS = {
+    "report": ExportKind("Report", (".html",), (".html",)),
     "perfetto": ExportKind("Trace for Perfetto", (".json", ".json.gz"), (".json", ".json.gz")),
     "requests": ExportKind("Table of requests", tuple(WRITERS), (".csv", ".parquet")),
     "steps": ExportKind("Table of steps", tuple(WRITERS)),
@@ -72,6 +74,8 @@ def export(
 
 def _write(source: Source, path: Path, kind: str, progress: Progress | None, cancelled: threading.Event | None) -> None:
     match kind:
+        case "report":
+            write_report(source, path)
         case "perfetto":
             write_chrome_trace(source, path, progress, cancelled)
         case "prompts":

@@ -83,7 +83,7 @@ class Source:
         """What is in a run's or a race's file. Raises InvalidInput and LoadCancelled."""
         if path.suffix == RACE_SUFFIX:
             race, _ = load_race(path, progress, cancelled)
-            return cls.of_race(race, path.stem, path.name)
+            return cls.of_race(race, file=path.name)
         if path.suffix != RUN_SUFFIX:
             raise InvalidInput(f"{path} is no run: give a {RUN_SUFFIX} or {RACE_SUFFIX} file")
         return cls.of_trace(load_trace(path, progress, cancelled), path.stem, path.name)

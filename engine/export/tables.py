@@ -151,7 +151,8 @@ def table(source: Source, what: str) -> Table:
 
 def _of_lane(source: Source, run: NamedRun, columns: Columns) -> Columns:
     size = len(next(iter(columns.values())))
-    return {"lane": [source.names[run.lane]] * size, "repeat": [run.repeat] * size} | columns
+    told: Columns = {"lane": [source.names[run.lane]] * size, "repeat": [run.repeat] * size}
+    return told | columns
 
 
 def _columns(of: dict[str, Callable[[Any], Any]], things: Sequence[Any]) -> Columns:

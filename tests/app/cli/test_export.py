@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_written_as_its_files_endings_say(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("a.json", "a.csv", "a.parquet", "a.jsonl")
+    names = ("a.json", "a.csv", "a.parquet", "a.jsonl", "a.html")
     files = [run.with_name(name) for name in names]
     assert main(["export", str(run), "--to", *map(str, files)]) == 0
     captured = capsys.readouterr()
@@ -31,6 +31,7 @@ def test_a_run_is_written_as_its_files_endings_say(run: Path, capsys: pytest.Cap
         "table of requests",
     ]
     assert "traceEvents" in json.loads(files[0].read_text(encoding="utf-8"))
+    assert "batchscope export &#x27;a run.bsrun&#x27;" in files[4].read_text(encoding="utf-8")
     assert main(["export", str(run), "--to", str(run.with_name("s.csv")), "--what", "steps"]) == 0
     with run.with_name("s.csv").open(encoding="utf-8", newline="") as file:
         assert "kv_used" in next(csv.DictReader(file))

@@ -17,6 +17,7 @@ from engine.export import Source
 from engine.trace import RUN_SUFFIX
 
 WAIT = 30_000
+NAMES = (("Report", "a run.html"), ("Trace for Perfetto", "a run.json"), ("Table of requests", "a run.csv"))
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def ask(window: MainWindow, words: str) -> QFileDialog | None:
 
 
 def test_the_run_on_show_is_exported_under_its_name(qtbot: QtBot, window: MainWindow, shown: Path) -> None:
-    for words, name in (("Trace for Perfetto", "a run.json"), ("Table of requests", "a run.csv")):
+    for words, name in NAMES:
         dialog = ask(window, words)
         assert dialog is not None
         assert Path(dialog.selectedFiles()[0]).name == name
