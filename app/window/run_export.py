@@ -95,11 +95,14 @@ class RunExport(QObject):
         def work(report: Report, cancelled: threading.Event) -> None:
             export(source, path, what, lambda done, total: report(LoadProgress("writing", done, total)), cancelled)
 
+        self._tell("")
         self._work.start(work)
 
-    def _on_progress(self, status: LoadStatus) -> None:
-        words = f"{status.done:,} of {status.total:,} records"
+    def _tell(self, words: str) -> None:
         self._banner.tell("info", f"Writing {self._path.name}", words, action=("Cancel", self._work.cancel))
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        self._tell(f"{status.done:,} of {status.total:,} records")
 
     def _on_ended(self, outcome: Outcome) -> None:
         if outcome.error:

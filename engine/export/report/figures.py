@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 import numpy as np
@@ -51,7 +52,12 @@ def timeline(series: RunSeries, duration: float, wide: int = WIDE) -> str:
         paths[cell.request, cell.shade].append(
             f"M{x:.1f} {TOP + cell.slot * high:.1f}h{w:.1f}v{high - gap:.1f}h-{w:.1f}z"
         )
-    drawn, over = [], defaultdict[Shade, list[str]](list)
+    waits = [
+        f"M{LEFT + a.end * scale:.1f} {TOP + (a.slot + 0.5) * high - gap / 2:.1f}H{LEFT + b.begin * scale:.1f}"
+        for a, b in pairwise(series.cells)
+        if a.slot == b.slot and a.request == b.request and not a.left and b.begin > a.end
+    ]
+    drawn, over = [f'<path class="bs-wait" d="{"".join(waits)}"/>'], defaultdict[Shade, list[str]](list)
     for (request, shade), parts in paths.items():
         hue = request * GOLDEN_ANGLE % 360
         d = "".join(parts)
@@ -212,7 +218,7 @@ def _figure(value: float) -> float:
 def _ticks(most: float) -> list[float]:
     """Three, the last of them round: 0, half, all."""
     power = 10.0 ** floor(log10(most))
-    top = next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
+    top = next(step * power for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
     return [0.0, top / 2, top]
 
 

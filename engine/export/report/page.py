@@ -34,15 +34,17 @@ TOLD = 4_000  # requests of a lane that a pointer is told about
 
 def report(source: Source) -> str:
     """The report of a run, or of a race. Of a lane's repeats the charts show the first, the table all."""
-    comparison = compare_race(source.race) if source.race is not None else _alone(source)
+    metrics = measure(source.runs[0].trace)
+    alone = source.race is None
+    comparison = compare([source.runs[0].name], [[metrics]]) if source.race is None else compare_race(source.race)
     series = [RunSeries.of(trace) for _, trace in source.first]
     trace = source.runs[0].trace
     body = [
         f"<h1>{escape(source.title)}</h1>",
         f'<p class="bs-quiet">{escape(headline(trace))}<br>{escape(workload_words(source))} · {created(trace)}</p>',
     ]
-    if source.race is None:
-        body += [parts.figures(measure(trace)), "<h2>What happened</h2>"]
+    if alone:
+        body += [parts.figures(metrics), "<h2>What happened</h2>"]
         body += [parts.timelines(source, series), parts.run_charts(source, series[0])]
         body += ["<h2>Measures</h2>", parts.measures_table(comparison), _requests(trace)]
     else:
@@ -64,10 +66,6 @@ def write_report(source: Source, path: Path) -> None:
 def sheet(name: str) -> str:
     """What the report's folder of the resources holds."""
     return resources.path(f"report/{name}").read_text(encoding="utf-8")
-
-
-def _alone(source: Source) -> Comparison:
-    return compare([source.runs[0].name], [[measure(source.runs[0].trace)]])
 
 
 def _document(title: str, body: str, source: Source) -> str:

@@ -25,13 +25,15 @@ class Shade(IntEnum):
 
 @dataclass(slots=True)
 class Cell:
-    """A slot busy with one request's one thing, seconds from the first request."""
+    """A slot busy with one request's one thing, seconds from the first request. `left`: the request was preempted after
+    it, and does not wait in its slot."""
 
     slot: int
     request: int
     shade: Shade
     begin: float
     end: float
+    left: bool = False
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class RunSeries:
                 until = max(step.ended - origin, begin)
                 kinds = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
                 told.append((until, len(step.token), step.running, step.waiting, *kinds))
+                for cell in last.values() if len(step.preempted) else ():
+                    cell.left |= cell.request in step.preempted
                 series._rows(step, begin, until, last, finest)
         columns = np.array(told, float).reshape(-1, 8)
         series.ends, series.emitted, series.running, series.waiting = columns[:, :4].T

@@ -12,7 +12,8 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.window import run_export
 from app.window.main_window import MainWindow
-from engine import Trace, save_trace
+from engine import Trace, Workload, parse_lanes, save_trace
+from engine.compare import LaneRun, RaceResult, save_race
 from engine.export import Source
 from engine.trace import RUN_SUFFIX
 
@@ -51,6 +52,31 @@ def test_the_run_on_show_is_exported_under_its_name(qtbot: QtBot, window: MainWi
     assert len(steps) == len(trace.steps)
     with shown.with_name("a run.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == len(trace.requests)
+
+
+def test_the_race_on_show_is_exported_with_all_its_lanes(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    lanes, told = (
+        parse_lanes("static:4,continuous:4"),
+        list(synthetic_trace(streams=4, tokens_per_second=200, seconds=1)),
+    )
+    workload = Workload.at_once("foxes", ["a fox"])
+    save_race(
+        RaceResult(workload, lanes, tuple(LaneRun(i, 0, Trace(told)) for i in (0, 1))), tmp_path / "a race.bsrace"
+    )
+    window.open_path(tmp_path / "a race.bsrace")
+    compare = window.compare
+    assert compare is not None
+    assert ask(window, "Report") is None, "it is still read"
+    qtbot.waitUntil(lambda: compare.race.report is not None, timeout=WAIT)
+    dialog = ask(window, "Report")
+    assert dialog is not None
+    assert Path(dialog.selectedFiles()[0]).name == "a race.html"
+    dialog.fileSelected.emit(str(tmp_path / "a race.html"))
+    dialog.done(0)
+    qtbot.waitUntil(lambda: window.banner.title.text() == "a race.html was written", timeout=WAIT)
+    page = (tmp_path / "a race.html").read_text(encoding="utf-8")
+    assert "static · 4" in page
+    assert "continuous · 4" in page
 
 
 def test_what_cannot_be_exported_is_said(qtbot: QtBot, window: MainWindow, shown: Path) -> None:

@@ -108,6 +108,8 @@ def test_the_timeline_shows_what_every_slot_did(runs: Runs) -> None:
     held = sum(int((step.kind == Kind.HELD).sum()) for step in trace.steps)
     assert held
     assert any(cell.shade is Shade.HELD for cell in series.cells)
+    busy = RunSeries.of(runs.busy)
+    assert sum(cell.left for cell in busy.cells) == measure(runs.busy).preemptions
     assert series.emitted.sum() == measure(trace).output_tokens
     _, so_far = series.emitted_so_far()
     assert so_far[-1] == measure(trace).output_tokens
