@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import count
 
+import numpy as np
 import torch
 
 from engine.config.checks import whole
@@ -30,7 +31,7 @@ from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.setup.thread_choice import fastest_threads
 from engine.core.steering import Steering
-from engine.core.step_record import ended_record, step_record
+from engine.core.step_record import ended_record, prompt_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -40,6 +41,7 @@ from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
+from engine.scheduler.scheduler import NO_NUMBER
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 
@@ -173,6 +175,8 @@ class Engine(EngineFace):
         """Queues them. Where the engine was closed or began another trace meanwhile, they end as cancelled."""
         for p in prepared:
             p.router.trace.append(p.record)
+            if p.request.scores is not None and p.request.scores.whole:  # a prompt of one token
+                p.router.trace.append(prompt_record(p.request, p.record.time, self._detokenizers()))
 
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
@@ -305,6 +309,8 @@ class Engine(EngineFace):
             return
         begun = time.perf_counter()
         rows = launched.plan.rows
+        if launched.plan.scored:
+            self._tell_prompts(launched)
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         if (speculation := self.scheduler.speculation) is not None:
             speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
@@ -313,6 +319,17 @@ class Engine(EngineFace):
         times = launched.started - self._origin, ended - self._origin
         self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
         self.recovery.went_well(launched.plan)
+
+    def _tell_prompts(self, launched: LaunchedStep) -> None:
+        """Takes what a step says of prompts; those that are told of whole are recorded, before their requests end."""
+        launched.tell_scores()
+        for request in dict.fromkeys(row.branch.request for row, _ in launched.plan.scored):
+            if request.unscored or request.finished or request.scores is None:
+                continue
+            if np.isnan(request.scores.logprobs).any():
+                self.scheduler.finish(request, FinishReason.ERROR, NO_NUMBER)
+                continue
+            self.trace.append(prompt_record(request, time.perf_counter() - self._origin, self._detokenizers()))
 
     def _draft_failed(self, error: Exception) -> None:
         """The run goes on without drafts: what is said does not depend on them."""

@@ -18,6 +18,7 @@ from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import Submitted, freeze
 
@@ -68,12 +69,19 @@ class Intake:
                 f"{which}={params.branches}: mode {self._config.mode!r} has no blocks that {what} could share; "
                 f"use one of {', '.join(PAGED_MODES)}, or {which}=1"
             )
+        if params.prompt_logprobs is not None and not self._config.paged:
+            raise InvalidInput(
+                f"prompt_logprobs={params.prompt_logprobs}: mode {self._config.mode!r} computes a prompt for its last "
+                f"token alone; use one of {', '.join(PAGED_MODES)}, or leave it out"
+            )
         prompt = self._encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
         rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
         matchers = self._grammars.matchers(params, params.branches)
         request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
+        if params.prompt_logprobs is not None:
+            request.scores = PromptScores(prompt.ids, params.prompt_logprobs, self._card.vocabulary)
         for index, matcher in enumerate(matchers):
             output = Output(self._detokenizers(), params, self._eos, limit, matcher)
             request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.decoding.detokenizer import Detokenizer
 from engine.scheduler.plan import BlockChange, Changes, Committed, Row
-from engine.scheduler.request import Branch, Emission
+from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
-from engine.trace.records import EMPTY, Ended, FinishReason, Step, freeze
+from engine.trace.records import EMPTY, Ended, FinishReason, PromptScored, Step, freeze
 
 if TYPE_CHECKING:
     from engine.runner.launched_step import LaunchedStep
@@ -41,6 +42,25 @@ def ended_record(branch: Branch, now: float) -> Ended:
     ends = freeze(np.cumsum([len(part) for part in parts], dtype=np.int32))
     score = branch.beam.score if branch.beam is not None else None
     return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends, score)
+
+
+def prompt_record(request: Request, now: float, said: Detokenizer) -> PromptScored:
+    """The record of what a request that asked hears of its prompt. `said` is fresh."""
+    scores = request.scores
+    assert scores is not None
+    parts = list(map(said.push, scores.tokens))
+    parts[-1] += said.flush()
+    return PromptScored(
+        now,
+        request.id,
+        _column(scores.tokens, np.int32),
+        freeze(scores.logprobs),
+        scores.asked,
+        freeze(scores.alternatives.reshape(-1)),
+        freeze(scores.alternative_logprobs.reshape(-1)),
+        "".join(parts),
+        freeze(np.cumsum([len(part) for part in parts], dtype=np.int32)),
+    )
 
 
 def step_record(

@@ -12,6 +12,7 @@ from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
 from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
+from engine.scheduler.prompt_scores import PromptScores
 from engine.trace.records import FinishReason
 
 
@@ -153,7 +154,8 @@ class Branch:
 @dataclass(slots=True, eq=False)
 class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
-    context; `arrived` is the submit time in seconds from the trace's start."""
+    context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
+    its prompt."""
 
     id: int
     prompt_length: int
@@ -164,6 +166,12 @@ class Request:
     branches: list[Branch] = field(default_factory=list)
     search: BeamSearch | None = None
     rules: TokenRules | None = None
+    scores: PromptScores | None = None
+
+    @property
+    def unscored(self) -> bool:
+        """True while something is still to be told of its prompt, which is therefore computed from its beginning."""
+        return self.scores is not None and not self.scores.whole
 
     @property
     def ranked(self) -> int:

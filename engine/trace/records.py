@@ -422,9 +422,29 @@ class Steered:
     prefill_share: float
 
 
-Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered
+@dataclass(frozen=True, slots=True)
+class PromptScored:
+    """How likely the model found a prompt whose request asked for it, once all of it was computed.
+
+    `token` `[tokens]` are the prompt's, and `text_end` `[tokens]` says where each one's part of `text` ends. Of all but
+    the first: `logprob` `[tokens - 1]` (natural log, given those before it), and the likeliest `alternatives` there,
+    `alt_token` and `alt_logprob` `[(tokens - 1) * alternatives]`.
+    """
+
+    time: float
+    request: int
+    token: Array
+    logprob: Array
+    alternatives: int
+    alt_token: Array
+    alt_logprob: Array
+    text: str
+    text_end: Array
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered | PromptScored
 _KINDS: dict[str, type] = {
-    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered)
+    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered, PromptScored)
 }
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
 _NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
