@@ -10,7 +10,7 @@ from engine.config.specs import Message, Prompt
 INSTRUCTIONS, QUESTION = "instructions", "question"
 KEEPS = {
     INSTRUCTIONS: "the system message",
-    QUESTION: "the last turn of the user; where it is the only one, and of plain text, the last paragraph or line",
+    QUESTION: "the last turn of the user; where it is the only one, and of plain text, its last paragraph or line",
 }
 BETWEEN = "\n\n"  # of messages, where their texts are read as one
 
@@ -48,7 +48,8 @@ def _of_chat(messages: Sequence[Message], keep: Collection[str]) -> list[Part]:
     for i, message in enumerate(messages):
         text = message["content"]
         if i == last and QUESTION in keep and len(turns) == 1:
-            found += _last_apart(i, text)
+            asked = _last_apart(i, text)
+            found += [Part(i, text, True)] if len(asked) < 2 and len(messages) > 1 else asked
         else:
             fixed = (i == last and QUESTION in keep) or (message["role"] == "system" and INSTRUCTIONS in keep)
             found.append(Part(i, text, fixed))

@@ -86,11 +86,12 @@ def test_instructions_and_the_question_are_kept_whole() -> None:
     ]
     assert [p.fixed for p in parts_of([{"role": "user", "content": "A fox.\nWho?"}])] == [False, True]
     assert [p.fixed for p in parts_of("A fox sang.")] == [False]
+    assert [p.fixed for p in parts_of([CHAT[0], CHAT[3]], ("question",))] == [False, True]
 
 
 def test_what_keeps_nothing_to_strike_out_is_refused() -> None:
     with pytest.raises(InvalidInput, match="nothing is left to compress; keep less"):
-        parts_of([CHAT[0], {"role": "user", "content": " "}])
+        parts_of([CHAT[0], CHAT[3]])
     with pytest.raises(InvalidInput, match=r"keep='all': known are instructions, question"):
         parts_of(CHAT, ("all",))
     with pytest.raises(InvalidInput, match=r"prompt=\[1, 2\]: give text or chat"):
