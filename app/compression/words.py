@@ -39,9 +39,8 @@ def rows_of(effect: Effect) -> list[Row]:
     ]
     longer = max(len(before.token_ids), len(after.token_ids))
     same = f"{effect.front} of {longer}"
-    rows.append(("answer equal up to token", "", same, f"{100 * effect.agreement:.0f} % of all places"))
-    first = f"of {len(effect.divergence)} tokens"
-    rows.append(("KL from the original", "", f"≥ {effect.kl:.3g} nats", first))
+    rows.append(("answer alike up to token", "", same, f"{100 * effect.agreement:.0f} % in all"))
+    rows.append(("KL from the original", "", f"≥ {effect.kl:.3g} nats", f"over {len(effect.divergence)} tokens"))
     return rows
 
 

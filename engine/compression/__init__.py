@@ -2,7 +2,7 @@
 
 from engine.compression.compress import METHODS, Compressed, Scored, compress, score
 from engine.compression.effect import Effect, Side, compare_compressed
-from engine.compression.fields import schema_of
+from engine.compression.fields import Fields, schema_of
 from engine.compression.pieces import UNITS, Piece
 from engine.compression.prompt_parts import KEEPS, parts_of
 from engine.compression.strike import joined, keep_most
