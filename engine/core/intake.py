@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.core.prompt_record import prompt_record
 from engine.core.prompts import PromptEncoder
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
@@ -20,7 +21,7 @@ from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
-from engine.trace.records import Submitted, freeze
+from engine.trace.records import PromptScored, Record, Submitted, freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Prepared:
     request: Request
     record: Submitted
     router: StreamRouter
+    told: PromptScored | None = None  # of a prompt of one token, which nothing is to be computed of
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return (self.record,) if self.told is None else (self.record, self.told)
 
     @property
     def ticket(self) -> Ticket:
@@ -89,7 +95,8 @@ class Intake:
             self._search(request)
         ids = freeze(np.array(prompt.ids, np.int32))
         record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
-        return Prepared(request, record, self._router)
+        told = prompt_record(request, self._detokenizers, now) if request.scores and request.scores.whole else None
+        return Prepared(request, record, self._router, told)
 
     def _search(self, request: Request) -> None:
         """Makes it a beam search, one that fits."""
