@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.intake.prompts import PromptEncoder
+from engine.core.prompt_record import prompt_record
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
 from engine.decoding.constraints import Grammars
@@ -18,8 +19,9 @@ from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
-from engine.trace.records import Submitted, freeze
+from engine.trace.records import PromptScored, Record, Submitted, freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,11 @@ class Prepared:
     request: Request
     record: Submitted
     router: StreamRouter
+    told: PromptScored | None = None  # of a prompt of one token, which nothing is to be computed of
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return (self.record,) if self.told is None else (self.record, self.told)
 
     @property
     def ticket(self) -> Ticket:
@@ -68,12 +75,19 @@ class Intake:
                 f"{which}={params.branches}: mode {self._config.mode!r} has no blocks that {what} could share; "
                 f"use one of {', '.join(PAGED_MODES)}, or {which}=1"
             )
+        if params.prompt_logprobs is not None and not self._config.paged:
+            raise InvalidInput(
+                f"prompt_logprobs={params.prompt_logprobs}: mode {self._config.mode!r} computes a prompt for its last "
+                f"token alone; use one of {', '.join(PAGED_MODES)}, or leave it out"
+            )
         prompt = self._encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
         rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
         matchers = self._grammars.matchers(params, params.branches)
         request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
+        if params.prompt_logprobs is not None:
+            request.scores = PromptScores(prompt.ids, params.prompt_logprobs, self._card.vocabulary)
         for index, matcher in enumerate(matchers):
             output = Output(self._detokenizers(), params, self._eos, limit, matcher)
             request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))
@@ -81,7 +95,8 @@ class Intake:
             self._search(request)
         ids = freeze(np.array(prompt.ids, np.int32))
         record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
-        return Prepared(request, record, self._router)
+        told = prompt_record(request, self._detokenizers, now) if request.scores and request.scores.whole else None
+        return Prepared(request, record, self._router, told)
 
     def _search(self, request: Request) -> None:
         """Makes it a beam search, one that fits."""
