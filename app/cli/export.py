@@ -43,5 +43,5 @@ def run_export(options: argparse.Namespace) -> int:
             stage = f"writing {path.name}"
             export(source, path, options.what, told)
     for path, kind in zip(options.to, kinds):
-        print(f"{path}: {kind.words[0].lower()}{kind.words[1:]}, {path.stat().st_size:,} bytes")
+        print(f"{path}: {kind.words}, {path.stat().st_size:,} bytes")
     return 0

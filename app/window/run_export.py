@@ -52,7 +52,7 @@ class RunExport(QObject):
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
         """The words of each kind, and what asks for its file."""
-        return [(f"{kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
+        return [(f"Export: {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
 
     def ask(self, what: str) -> None:
         """Asks where to write; the file's ending says how, where the kind leaves a choice."""
@@ -65,7 +65,7 @@ class RunExport(QObject):
         dialog = QFileDialog(self._window, f"Export: {kind.words}", str(storage.settings().value(FOLDER, "")))
         dialog.setObjectName("run_export_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilters([f"{kind.words} (*{ending})" for ending in kind.endings])
+        dialog.setNameFilters([f"{sentence(kind.words)} (*{ending})" for ending in kind.endings])
         dialog.setDefaultSuffix(kind.endings[0][1:])
         dialog.selectFile(f"{stem}{kind.endings[0]}")
         dialog.fileSelected.connect(lambda path: self.write(source, Path(path), what))

@@ -25,12 +25,12 @@ class ExportKind:
 
 
 KINDS = {
-    "report": ExportKind("Report", (".html",), (".html",)),
-    "perfetto": ExportKind("Trace for Perfetto", (".json", ".json.gz"), (".json", ".json.gz")),
-    "requests": ExportKind("Table of requests", tuple(WRITERS), (".csv", ".parquet")),
-    "steps": ExportKind("Table of steps", tuple(WRITERS)),
-    "metrics": ExportKind("Table of measures", tuple(WRITERS)),
-    "prompts": ExportKind("Prompts, to send them again", (".jsonl",), (".jsonl",)),
+    "report": ExportKind("report", (".html",), (".html",)),
+    "perfetto": ExportKind("trace for Perfetto", (".json", ".json.gz"), (".json", ".json.gz")),
+    "requests": ExportKind("table of requests", tuple(WRITERS), (".csv", ".parquet")),
+    "steps": ExportKind("table of steps", tuple(WRITERS)),
+    "metrics": ExportKind("table of measures", tuple(WRITERS)),
+    "prompts": ExportKind("prompts, to send them again", (".jsonl",), (".jsonl",)),
 }
 
 

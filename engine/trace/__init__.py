@@ -22,6 +22,7 @@ from engine.trace.records import (
     MemoryBreakdown,
     ModelCard,
     Notice,
+    PromptScored,
     Record,
     Refusal,
     Roof,

@@ -18,7 +18,7 @@ from engine.export import Source
 from engine.trace import RUN_SUFFIX
 
 WAIT = 30_000
-NAMES = (("Report", "a run.html"), ("Trace for Perfetto", "a run.json"), ("Table of requests", "a run.csv"))
+NAMES = (("report", "a run.html"), ("trace for Perfetto", "a run.json"), ("table of requests", "a run.csv"))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def shown(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> Path:
 
 
 def ask(window: MainWindow, words: str) -> QFileDialog | None:
-    next(a for a in window.export_actions if a.text().startswith(words)).trigger()
+    next(a for a in window.export_actions if a.text() == f"Export: {words} …").trigger()
     return window.findChild(QFileDialog, "run_export_dialog")
 
 
@@ -66,9 +66,9 @@ def test_the_race_on_show_is_exported_with_all_its_lanes(qtbot: QtBot, window: M
     window.open_path(tmp_path / "a race.bsrace")
     compare = window.compare
     assert compare is not None
-    assert ask(window, "Report") is None, "it is still read"
+    assert ask(window, "report") is None, "it is still read"
     qtbot.waitUntil(lambda: compare.race.report is not None, timeout=WAIT)
-    dialog = ask(window, "Report")
+    dialog = ask(window, "report")
     assert dialog is not None
     assert Path(dialog.selectedFiles()[0]).name == "a race.html"
     dialog.fileSelected.emit(str(tmp_path / "a race.html"))
@@ -84,7 +84,7 @@ def test_what_cannot_be_exported_is_said(qtbot: QtBot, window: MainWindow, shown
     qtbot.waitUntil(lambda: window.banner.title.text() == "a.csv was not written", timeout=WAIT)
     assert "choose another place" in window.banner.text.text()
     window.live_action.trigger()
-    assert ask(window, "Table of steps") is None, "the engine has done nothing yet"
+    assert ask(window, "table of steps") is None, "the engine has done nothing yet"
     assert window.banner.title.text() == "There is nothing to export"
 
 

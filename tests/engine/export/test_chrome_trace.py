@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine import EngineConfig, Trace
 from engine.export import Source, write_chrome_trace
 from engine.trace import Kind, Submitted
 from tests.engine.export.conftest import Runs
+from tests.engine.trace.hand_made import D, P, ended, header, step, submitted
 
 NEEDED = {  # by phase, of every event
     "M": {"name", "pid", "args"},
@@ -102,6 +105,29 @@ def test_counters_tell_what_the_steps_tell(runs: Runs, tmp_path: Path) -> None:
     for blocks in told["KV blocks"].values():
         assert sum(blocks.values()) == trace.header.blocks
     assert max(v["used"] for v in told["KV tokens"].values()) == max(s.kv_used for s in trace.steps)
+
+
+def test_steps_that_overlap_and_a_gpus_clock_have_tracks_without_overlaps(tmp_path: Path) -> None:
+    seconds = {"plan": 0.1, "forward": 0.2, "wait": 0.5, "commit": 0.1, "record": 0.4}
+    steps = [step(i, 1 + i, 2.5 + i, [(0, 3 * i, 3, P if i == 0 else D)], {0: 7}) for i in range(3)]
+    steps = [replace(each, seconds=seconds, device=0.9) for each in steps]
+    told = [header(EngineConfig(max_running=2)), submitted(1.0, 0, 3), *steps, ended(4.5, 0)]
+    source = Source.of_trace(Trace(told))
+    events = written(source, tmp_path / "run.json")
+    check(events)
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    by_track: dict[str, list[Event]] = defaultdict(list)
+    for event in named(events, "engine"):
+        by_track[tracks[event["tid"]]].append(event)
+    assert [(e["ts"], e["dur"]) for e in by_track["steps"]] == [(0, 1.5e6), (1.5e6, 1e6), (2.5e6, 1e6)]
+    assert [e["name"] for e in by_track["GPU"]] == ["step 0", "step 1", "step 2"]
+    assert [e["ts"] for e in by_track["GPU"]] == [0.5e6, 1.5e6, 2.5e6], "up to where the host began to commit"
+    assert sum(e["dur"] for e in by_track["GPU"]) == pytest.approx(2.7e6)
+    assert [e["name"] for e in by_track["CPU: launches a step"]] == ["plan", "forward"] * 3
+    assert [e["ts"] for e in by_track["CPU: launches a step"]][::2] == [0, 1e6, 2e6], "the next is launched meanwhile"
+    rows = named(events, "slots")
+    assert [e["name"] for e in rows] == ["prefill #0", "decode #0", "decode #0"]
+    assert [e["name"] for e in named(events, "requests")] == ["queued", "prefill", "decode"]
 
 
 def test_a_races_lanes_lie_on_one_clock_and_gz_is_packed(runs: Runs, tmp_path: Path) -> None:
