@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.config import InvalidInput
-from engine.export.chrome_trace import write_chrome_trace
-from engine.export.prompts_file import write_prompts
-from engine.export.report import write_report
 from engine.export.source import Progress, Source
-from engine.export.table_file import WRITERS, write_table
-from engine.export.tables import table
+
+TABLE_ENDINGS = (".csv", ".json", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +24,9 @@ class ExportKind:
 KINDS = {
     "report": ExportKind("report", (".html",), (".html",)),
     "perfetto": ExportKind("trace for Perfetto", (".json", ".json.gz"), (".json", ".json.gz")),
-    "requests": ExportKind("table of requests", tuple(WRITERS), (".csv", ".parquet")),
-    "steps": ExportKind("table of steps", tuple(WRITERS)),
-    "metrics": ExportKind("table of measures", tuple(WRITERS)),
+    "requests": ExportKind("table of requests", TABLE_ENDINGS, (".csv", ".parquet")),
+    "steps": ExportKind("table of steps", TABLE_ENDINGS),
+    "metrics": ExportKind("table of measures", TABLE_ENDINGS),
     "prompts": ExportKind("prompts, to send them again", (".jsonl",), (".jsonl",)),
 }
 
@@ -73,12 +70,22 @@ def export(
 
 
 def _write(source: Source, path: Path, kind: str, progress: Progress | None, cancelled: threading.Event | None) -> None:
+    """What writes a kind is imported when it is asked for, so that the window need not wait for it."""
     match kind:
         case "report":
+            from engine.export.report import write_report
+
             write_report(source, path)
         case "perfetto":
+            from engine.export.chrome_trace import write_chrome_trace
+
             write_chrome_trace(source, path, progress, cancelled)
         case "prompts":
+            from engine.export.prompts_file import write_prompts
+
             write_prompts(source, path)
         case _:
+            from engine.export.table_file import write_table
+            from engine.export.tables import table
+
             write_table(table(source, kind), path)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from engine import EngineConfig, Trace
-from engine.export import Source, write_chrome_trace
+from engine.export import Source
+from engine.export.chrome_trace import write_chrome_trace
 from engine.trace import Kind, Submitted
 from tests.engine.export.conftest import Runs
 from tests.engine.trace.hand_made import D, P, ended, header, step, submitted

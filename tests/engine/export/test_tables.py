@@ -11,7 +11,9 @@ import pytest
 
 from engine import Engine, InvalidInput, Trace, load_workload, measure
 from engine.compare import lane_text
-from engine.export import Source, export, kind_of, lane_of, table
+from engine.export import KINDS, Source, export, kind_of, lane_of
+from engine.export.table_file import WRITERS
+from engine.export.tables import TABLES, table
 from engine.trace import request_metrics
 from tests.engine.conftest import begin_when_idle
 from tests.engine.export.conftest import Runs
@@ -95,6 +97,7 @@ def test_a_name_tells_what_is_written() -> None:
     ):
         assert kind_of(Path(name)) == what
     assert kind_of(Path("a.json"), "steps") == "steps"
+    assert all(KINDS[what].endings == tuple(WRITERS) for what in TABLES)
     with pytest.raises(InvalidInput, match=r"'a\.doc' does not tell what to write; its name must end with"):
         kind_of(Path("a.doc"))
     with pytest.raises(InvalidInput, match=r"perfetto cannot be written as 'a\.csv'"):
