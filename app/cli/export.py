@@ -15,11 +15,13 @@ from engine.trace import RUN_SUFFIX
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kinds = "\n".join(f"  {name:<10}{kind.words} ({', '.join(kind.endings)})" for name, kind in KINDS.items())
-    also = f"what can be written:\n{kinds}\n\nA race is written with all its lanes."
+    also = f"what can be written:\n{kinds}\n\nA race is written with all its lanes, several runs as a comparison."
     form = argparse.RawDescriptionHelpFormatter
     does = "a saved run or race as a report, as a trace for Perfetto, or as tables"
     to = commands.add_parser("export", help=does, formatter_class=form, epilog=also)
-    to.add_argument("run", type=Path, metavar="RUN", help=f"a {RUN_SUFFIX} or {RACE_SUFFIX} file")
+    to.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help=f"a {RUN_SUFFIX} or {RACE_SUFFIX} file, or several runs"
+    )
     to.add_argument("--to", type=Path, nargs="+", required=True, metavar="FILE", help="its ending says what is written")
     what = "where the ending leaves a choice (.json: perfetto, .csv and .parquet: requests)"
     to.add_argument("--what", choices=KINDS, help=what)
@@ -37,8 +39,8 @@ def run_export(options: argparse.Namespace) -> int:
         def told(done: int, total: int) -> None:
             bar.loading(LoadProgress(stage, done, total))
 
-        stage = f"reading {options.run.name}"
-        source = Source.read(options.run, told)
+        stage = "reading"
+        source = Source.read(options.runs, told)
         for path in options.to:
             stage = f"writing {path.name}"
             export(source, path, options.what, told)

@@ -6,18 +6,21 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from engine.config import Prompt, SamplingParams
+from engine.config import InvalidInput, Prompt, SamplingParams
 from engine.export.source import Source
 from engine.trace import Submitted
 
 
 def prompt_lines(source: Source) -> Iterator[str]:
     """A JSON object a request, as `read_jsonl` takes it: when it came in, the prompt, what of its sampling is not as it
-    is by default. What was no chat is told as the ids that the model was given."""
+    is by default. What was no chat is told as the ids that the model was given. Raises InvalidInput for several runs
+    that are no race."""
     if source.race is not None:
         for arrival in source.race.workload.arrivals:
             yield _line(arrival.time, arrival.prompt, arrival.params, arrival.label)
         return
+    if not source.alone:
+        raise InvalidInput(f"prompts are those of one run, and here are {len(source.runs)}; export them one by one")
     trace = source.runs[0].trace
     for record in trace.records:
         if isinstance(record, Submitted):

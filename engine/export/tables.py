@@ -142,8 +142,8 @@ TABLES: dict[str, Callable[[Trace], Columns]] = {
 
 
 def table(source: Source, what: str) -> Table:
-    """One of `TABLES`; of a race, of all its runs, whose lane and repeat stand before."""
-    if source.race is None:
+    """One of `TABLES`; of several runs, of all of them, whose lane and repeat stand before."""
+    if source.alone:
         return Table(what, TABLES[what](source.runs[0].trace))
     parts = [_of_lane(source, run, TABLES[what](run.trace)) for run in source.runs]
     return Table(what, {name: [value for part in parts for value in part[name]] for name in parts[0]})

@@ -33,18 +33,16 @@ TOLD = 4_000  # requests of a lane that a pointer is told about
 
 
 def report(source: Source) -> str:
-    """The report of a run, or of a race. Of a lane's repeats the charts show the first, the table all."""
-    metrics = measure(source.runs[0].trace)
-    alone = source.race is None
-    comparison = compare([source.runs[0].name], [[metrics]]) if source.race is None else compare_race(source.race)
+    """The report of a run, of several, or of a race. Of a lane's repeats the charts show the first, the table all."""
+    comparison = compare_race(source.race) if source.race is not None else _compared(source)
     series = [RunSeries.of(trace) for _, trace in source.first]
     trace = source.runs[0].trace
     body = [
         f"<h1>{escape(source.title)}</h1>",
         f'<p class="bs-quiet">{escape(headline(trace))}<br>{escape(workload_words(source))} · {created(trace)}</p>',
     ]
-    if alone:
-        body += [parts.figures(metrics), "<h2>What happened</h2>"]
+    if source.alone:
+        body += [parts.figures(measure(trace)), "<h2>What happened</h2>"]
         body += [parts.timelines(source, series), parts.run_charts(source, series[0])]
         body += ["<h2>Measures</h2>", parts.measures_table(comparison), _requests(trace)]
     else:
@@ -98,23 +96,35 @@ def _winner(comparison: Comparison) -> str:
     )
 
 
+def _compared(source: Source) -> Comparison:
+    return compare(source.names, [[measure(trace) for trace in source.of_lane(i)] for i in range(len(source.names))])
+
+
 def _settings(source: Source) -> str:
+    """Model and machine of all, and each lane's settings; where a lane had another model or machine, that too."""
     first = source.first[0][1].header
-    told = [*model_facts(first), *machine_facts(first)]
-    if source.race is None:
-        return parts.facts([*told, *setting_facts(first)])
-    each = "".join(
-        f'<h3 style="margin-top:16px">{escape(name)}</h3>{parts.facts(setting_facts(trace.header))}'
-        for name, trace in source.first
-    )
-    return parts.facts(told) + each
+    model, machine = list(model_facts(first)), list(machine_facts(first))
+    if source.alone:
+        return parts.facts([*model, *machine, *setting_facts(first)])
+    each = []
+    for name, trace in source.first:
+        file = next((run.file for run in source.runs if run.trace is trace), "")
+        own = [("file", file)] if file else []
+        own += [fact for fact in model_facts(trace.header) if fact not in model]
+        own += [fact for fact in machine_facts(trace.header) if fact not in machine]
+        own += setting_facts(trace.header)
+        each.append(f'<h3 class="bs-lane">{escape(name)}</h3>{parts.facts(own)}')
+    return parts.facts([*model, *machine]) + "".join(each)
 
 
 def _again(source: Source) -> str:
-    first, second = commands(source)
     says = "The first command takes the prompts, their times and their sampling out of the run’s file; the second "
     says += "sends them again, through the same settings with the same KV memory."
-    return f'<p class="bs-quiet">{says}</p>{_code(first, second)}'
+    if source.alone or source.race is not None:
+        given = [commands(source)]
+    else:
+        given = [commands(Source.of_trace(run.trace, run.name, run.file)) for run in source.runs]
+    return f'<p class="bs-quiet">{says}</p>{"".join(_code(*pair) for pair in given)}'
 
 
 def _code(*lines: str) -> str:

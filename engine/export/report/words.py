@@ -86,9 +86,12 @@ def prompt_words(view: RequestView, longest: int) -> str:
 
 
 def workload_words(source: Source) -> str:
-    trace = source.runs[0].trace
-    prompts = len(source.race.workload) if source.race is not None else len(trace.requests)
-    lanes = f" through {len(source.names)} lanes" if source.race is not None else ""
+    """ "32 requests", "32 requests through 3 lanes, 2 times each", "64 requests in 2 runs"."""
+    if source.race is None:
+        prompts = sum(len(run.trace.requests) for run in source.runs)
+        where = "" if source.alone else f" in {len(source.runs)} runs"
+    else:
+        prompts, where = len(source.race.workload), f" through {len(source.names)} lanes"
     repeats = 1 + max(run.repeat for run in source.runs)
     often = f", {repeats} times each" if repeats > 1 else ""
-    return f"{prompts:,} request{'s' if prompts != 1 else ''}{lanes}{often}"
+    return f"{prompts:,} request{'s' if prompts != 1 else ''}{where}{often}"

@@ -37,6 +37,23 @@ def test_a_run_is_written_as_its_files_endings_say(run: Path, capsys: pytest.Cap
         assert "kv_used" in next(csv.DictReader(file))
 
 
+def test_several_runs_are_compared(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = run.with_name("another.bsrun")
+    save_trace(Trace(synthetic_trace(streams=2, tokens_per_second=100, seconds=2)), other)
+    files = [run.with_name(name) for name in ("c.html", "c.csv")]
+    assert main(["export", str(run), str(other), "--to", *map(str, files)]) == 0
+    page = files[0].read_text(encoding="utf-8")
+    for words in ("2 runs side by side", "continuous · 4", "continuous · 2", "<dd>a run.bsrun</dd>"):
+        assert words in page
+    assert page.count("batchscope compare --workload") == 2
+    with files[1].open(encoding="utf-8", newline="") as file:
+        assert {row["lane"] for row in csv.DictReader(file)} == {"continuous · 4", "continuous · 2"}
+    assert main(["export", str(run), str(other), "--to", str(run.with_name("c.jsonl"))]) == 2
+    assert "prompts are those of one run" in capsys.readouterr().err
+    assert main(["export", str(run), str(run.with_name("a.bsrace")), "--to", "d.html"]) == 2
+    assert "a.bsrace is a race; it is exported alone" in capsys.readouterr().err
+
+
 def test_bad_input_is_told_in_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = run.with_name("there.csv")
     there.touch()
