@@ -1,36 +1,29 @@
 """The models that ship: the demo's stories, measured from its weights, and the draft that shares its tokenizer."""
 
-import importlib.util
+import json
+import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import resources
-from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission, load_workload
 from engine.checkpoints import inspect_model
 from engine.config import QUANTIZATIONS
 from engine.trace import FinishReason
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
+import exercises
+import stories as grammar
 
 pytestmark = pytest.mark.slow
 
 PROMPTS = 100
 SOME = 30  # of them, asked of each quantization
 LIMIT = 200
-
-
-def load_grammar() -> ModuleType:
-    path = Path(__file__).parents[2] / "packaging" / "stories.py"
-    spec = importlib.util.spec_from_file_location("stories", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-grammar = load_grammar()
+COPIES = 40  # stories that are asked for again
 
 
 @dataclass(frozen=True)
@@ -94,6 +87,48 @@ def test_quantized_each_way_it_still_tells_grammatical_stories(stories: list[Tol
     for share, before in zip(shares(quantized), shares(stories[:SOME])):
         assert share >= before - 0.05
     assert len({told.completion.text for told in quantized}) == SOME
+
+
+def answered(chats: list[list[dict[str, str]]]) -> list[str]:
+    """Greedy, all in one batch."""
+    params = SamplingParams(max_tokens=2 * LIMIT, temperature=0)
+    with Engine(ModelSpec("demo"), EngineConfig(max_running=len(chats), kv_memory=1 << 28), threads=1) as engine:
+        streams = engine.submit_many([Submission(chat, params) for chat in chats])
+        return [stream.result(timeout=100).text for stream in streams]
+
+
+def told_by_the_grammar(moral: bool | None) -> list[tuple[str, grammar.Story]]:
+    """Asks for held-out pairs of nouns, and their stories."""
+    rng = random.Random(1)
+    pairs = grammar.held_out_pairs(COPIES, seed=5)
+    return [(grammar.ask(a, b), grammar.story(a, b, "normal", rng, moral)) for a, b in pairs]
+
+
+def test_most_stories_are_told_again_word_for_word() -> None:
+    told = told_by_the_grammar(None)
+    answers = answered([exercises.turns(asked, story.text, "Tell it again.") for asked, story in told])
+    same = sum(answer == story.text for answer, (_, story) in zip(answers, told))
+    assert same >= 0.75 * COPIES
+
+
+def test_nearly_every_story_can_be_had_as_json_and_says_what_the_story_says() -> None:
+    told = told_by_the_grammar(True)
+    answers = answered([exercises.turns(asked, story.text, exercises.AS_JSON) for asked, story in told])
+    found = []
+    for answer in answers:
+        try:
+            found.append(json.loads(answer))
+        except ValueError:
+            found.append({})
+    assert sum(set(each) == {"hero", "place", "moral"} for each in found) >= 0.95 * COPIES
+    assert sum(each.get("moral") == story.moral for each, (_, story) in zip(found, told)) >= 0.75 * COPIES
+
+
+def test_examples_are_followed() -> None:
+    asked = [[dict(m) for m in arrival.prompt] for arrival in load_workload("few-shot", count=COPIES).arrivals]
+    answers = answered(asked)
+    same = sum(answer.endswith(f" walked to {m[-1]['content'].split(', ')[1]}.") for answer, m in zip(answers, asked))
+    assert same >= 0.8 * COPIES
 
 
 def test_the_stories_differ(stories: list[Told]) -> None:
