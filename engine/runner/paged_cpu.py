@@ -172,7 +172,7 @@ class PagedRunner(Runner):
         if recorded is None or sampling > recorded.rows:
             return False
         longest = LONG_CONTEXT if recorded.prompts else 0
-        return all(row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows)
+        return all(row.first + row.count <= longest or row.kind is Kind.DECODE for row in rows)
 
     def choose(self, rows: Sequence[Row]) -> Results | None:
         """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
@@ -195,13 +195,14 @@ class PagedRunner(Runner):
         ids: list[int] = []
         kept: list[int] = []
         for row in rows:
+            if row.count == 1 == row.samples:
+                kept.append(len(ids))
+                ids.append(int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first])
+                continue
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
-            if row.samples == 1:
-                kept.append(len(ids) - 1)
-            else:
-                kept += range(len(ids) - row.samples, len(ids))
+            kept += range(len(ids) - row.samples, len(ids))
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
         tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)

@@ -28,7 +28,8 @@ class PagedLayout:
             blocks, computed = len(branch.blocks), branch.computed
             held += blocks
             used += computed
-            reserved += max(0, min(blocks * size, branch.reach) - computed)
+            room, reach = blocks * size, branch.reach
+            reserved += (room if room < reach else reach) - computed
         if held > self._pool.owned:
             too_many = beams.shared_twice(self._ledger)
             used, reserved = used - (held - self._pool.owned) * size - too_many[0], reserved - too_many[1]
@@ -47,17 +48,16 @@ class PagedLayout:
                 if branch.index == 0 and not self._search_rows(branch, rows):
                     return []
                 continue
-            if branch.slot < 0 or not branch.decoding or branch.complete:
+            if branch.slot < 0 or not branch.due:
                 continue
-            if blocks_for(branch.computed + 1, self._size) > len(branch.blocks):
+            if branch.computed >= len(branch.blocks) * self._size:
                 if not self._make_room(branch, 1):
                     return []
                 if branch.slot < 0:
                     continue
                 ledger.take(branch, 1)
-            fed = branch.in_flight > 0
-            rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, fed))
-        for row in rows:  # not before it is certain that they are planned
+            rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, branch.in_flight > 0))
+        for row in rows if self._caching else ():  # not before it is certain that they are planned
             self._publish(row.branch, row.first + 1)
         return rows
 
@@ -93,8 +93,10 @@ class PagedLayout:
         ledger = self._ledger
         rows: list[Row] = []
         for branch in ledger.running:
-            started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
-            if budget and started and not branch.finished and (branch.beam is None or not branch.beam.idle):
+            if branch.in_flight or not budget or branch.due:
+                continue
+            started = branch.remaining > 0 and not branch.decoding
+            if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
         while admit and (head := ledger.head()) is not None:
             found = self._admit(head, budget)

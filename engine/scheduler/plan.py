@@ -50,9 +50,9 @@ class Row:
         return [*self.branch.tokens[self.first : self.first + known], *[unknown] * self.fed, *self.drafted]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class StepPlan:
-    """One step, immutable.
+    """One step. Nobody changes it.
 
     In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
     the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.

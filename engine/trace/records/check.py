@@ -11,20 +11,12 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.trace.records import (
-    Array,
-    BlockEvent,
-    Ended,
-    Fate,
-    Header,
-    Kind,
-    Record,
-    Refusal,
-    Steered,
-    Step,
-    Submitted,
-    SwapEvent,
-)
+from engine.trace.column import Array
+from engine.trace.records.codec import Record
+from engine.trace.records.events import Steered
+from engine.trace.records.header import Header
+from engine.trace.records.request import Ended, Submitted
+from engine.trace.records.step import BlockEvent, Fate, Kind, Refusal, Step, SwapEvent
 
 Fits = Callable[[Any], bool]
 MOST = 1 << 24  # blocks of a pool, positions of a request, slots
