@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ImportError as error:
         if "cannot open shared object file" not in str(error):
             raise
-        from app.cli.qt_findings import qt_failure
+        from app.cli.doctor.qt import qt_failure
 
         return _ended(qt_failure(str(error)).words, 2)
 
@@ -137,7 +137,7 @@ def open_window(options: argparse.Namespace) -> int:
             from app.window.offscreen import play_demo
         return play_demo(spec, config)
     with uninterrupted():
-        from app.cli.qt_findings import lost_libraries, qt_failure
+        from app.cli.doctor.qt import lost_libraries, qt_failure
         from app.window.application import open_window as show
     if lost := lost_libraries():  # Qt would end the process without naming the packages
         print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)

@@ -12,13 +12,13 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import DropDown, SliderValue, button, line_edit
 from app.ui.dialog import Dialog
-from app.ui.fact_table import LINE, FactTable
-from app.ui.facts import Facts
 from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
 from app.ui.layouts import Scrolled, column, fill, held, named, row
 from app.ui.line import Line
 from app.ui.progress import Progress
+from app.ui.tables.fact_table import LINE, FactTable
+from app.ui.tables.facts import Facts
 from app.ui.zoomed import sized
 from engine import ModelSpec
 from engine.compression import KEEPS, METHODS, UNITS, Fields, Piece, parts_of

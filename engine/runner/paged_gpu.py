@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
+from engine.kernels.attention.packed_rows import PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.codes import allocate
-from engine.kernels.packed_rows import PackedRows
-from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.kernels.options import Options
+from engine.kernels.attention.options import Options
 
 NEVER = float("-inf")
 

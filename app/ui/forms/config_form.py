@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
-from app.ui.form import Field, Form
+from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layouts import column
 from app.words import sentence

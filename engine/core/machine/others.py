@@ -5,7 +5,7 @@ import time
 
 try:
     import psutil
-except ModuleNotFoundError:  # as in machine.py
+except ModuleNotFoundError:  # as in system.py
     psutil = None
 
 

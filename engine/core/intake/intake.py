@@ -8,8 +8,8 @@ from itertools import count
 import numpy as np
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.core.intake.prompts import PromptEncoder
 from engine.core.prompt_record import prompt_record
-from engine.core.prompts import PromptEncoder
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
 from engine.decoding.constraints import Grammars

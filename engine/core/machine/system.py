@@ -1,4 +1,4 @@
-"""The machine a run was made on, and what it is doing: processor, memory, GPU. No torch."""
+"""What this process runs on: processor, memory, versions."""
 
 import contextlib
 import importlib.metadata
@@ -6,8 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from engine.core.nvml import Card
-from engine.trace.records import Machine, Telemetry
+from engine.trace.records import Machine
 
 try:
     import psutil
@@ -57,29 +56,6 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
-
-
-class Gauge:
-    """Reads the load of this process and of a GPU, where NVML knows one."""
-
-    def __init__(self, card: Card | None = None) -> None:
-        self._process = psutil.Process() if psutil is not None else None
-        if self._process is not None:
-            self._process.cpu_percent()  # the first reading begins the interval
-        self._card = card
-
-    def read(self, time: float) -> Telemetry:
-        """`cpu_percent` is of this process, 100 a core; `memory` its resident bytes."""
-        gpu = self._card.load() if self._card is not None else {}
-        total, free = memory()
-        return Telemetry(
-            time,
-            self._process.cpu_percent() if self._process is not None else 0.0,
-            self._process.memory_info().rss if self._process is not None else 0,
-            total,
-            memory_free=free,
-            **gpu,  # type: ignore[arg-type]
-        )
 
 
 def describe(threads: int, gpu: str = "", gpu_memory: int = 0) -> Machine:

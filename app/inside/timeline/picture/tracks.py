@@ -9,7 +9,7 @@ from enum import Enum
 
 import numpy as np
 
-from app.inside.timeline.shading import BETWEEN, DEPTHS, LINE, line_depths
+from app.inside.timeline.picture.shading import BETWEEN, DEPTHS, LINE, line_depths
 from app.inside.timeline.steps import LAUNCH, TAIL, TOKENS, TokenColumns
 from app.plot.pixels import packed, stacked
 from app.plot.scales import nice_top

@@ -9,13 +9,12 @@ from PySide6.QtGui import QPainter, QPen
 
 from app.inside.timeline.axis import Axis, times_of
 from app.inside.timeline.folds import Folds
-from app.inside.timeline.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
-from app.inside.timeline.shading import DIMMED
-from app.inside.timeline.stalls import draw_bracket
-from app.inside.timeline.steps import TimelineSteps
-from app.inside.timeline.tracks import (
+from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
+from app.inside.timeline.picture.shading import DIMMED
+from app.inside.timeline.picture.stalls import draw_bracket
+from app.inside.timeline.picture.tracks import (
     LAYERS,
     Grain,
     Hatch,
@@ -27,6 +26,7 @@ from app.inside.timeline.tracks import (
     token_picture,
     token_scale,
 )
+from app.inside.timeline.steps import TimelineSteps
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import say_on_plate
 from app.ui import theme

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.core import nvml
-from engine.core.machine import Gauge
-from engine.core.nvml import Card, card_of, nvidia_driver, visible
+from engine.core.machine import Gauge, nvml
+from engine.core.machine.nvml import Card, card_of, nvidia_driver, visible
 
 UUIDS = "GPU-aa11", "GPU-aa22", "GPU-bb33"
 ANSWERS: dict[str, Any] = {

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
 
-from app.ui.column_model import Column, ColumnModel
-from app.ui.facts import Cell, Facts, cell_text
-from app.ui.table_view import TableView
+from app.ui.tables.columns import Column, ColumnModel
+from app.ui.tables.facts import Cell, Facts, cell_text
+from app.ui.tables.view import TableView
 
 NO_FACTS = Facts(())
 LINE = 24

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import resources
-from app.cli.finding import NO_WINDOW, Finding, Status, missing
+from app.cli.doctor.finding import NO_WINDOW, Finding, Status, missing
 
 
 def qt_finding() -> Finding:

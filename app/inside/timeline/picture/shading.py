@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.inside.timeline.raster import Raster
+from app.inside.timeline.picture.raster import Raster
 from app.inside.timeline.runs import NEW_SHARE, SHADES, Shade, TimelineCells
 from app.plot.pixels import packed, slanted, unpacked
 from engine.trace import Array

@@ -5,7 +5,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
 from app.inside.timeline.marks import Stalls
-from app.inside.timeline.shading import DIMMED
+from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.words import length_words
 from app.plot.inked import say_on_plate
 from app.ui import theme

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.kernels.attention.tilings import Rows, Tiling
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
-from engine.kernels.tilings import Rows, Tiling
 
 BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
 LEAST_MERGED = 4  # parts that a merge reads at a time, at least

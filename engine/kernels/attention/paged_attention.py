@@ -3,7 +3,7 @@
 A program owns a query tile, a run of one row's query tokens, one KV head and a part of the keys that the tile sees;
 every query head that reads this KV head is packed with the tokens into the M dimension of its matrix products, so that
 each key is read once a group. The softmax is computed online (Milakov and Gimelshein 2018, algorithm 3;
-FlashAttention-2, section 3.1). How long contexts are split is told in `engine.kernels.splits`.
+FlashAttention-2, section 3.1). How long contexts are split is told in `engine.kernels.attention.splits`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import PackedRows, plan
+from engine.kernels.attention.splits import arrives_last, find_item, merge_parts, merge_shape
+from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
 from engine.kernels.codes import apart, decoded, scale_value
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import PackedRows, plan
-from engine.kernels.splits import arrives_last, find_item, merge_parts, merge_shape
-from engine.kernels.tilings import Tiling, device_facts, usual_tiling
 
 
 @jit

@@ -7,8 +7,8 @@ from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QKeySequence, QPai
 from PySide6.QtWidgets import QHeaderView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView
 
 from app.ui import theme
-from app.ui.column_model import ColumnModel, Index, Row
 from app.ui.font_face import Face, FontFace
+from app.ui.tables.columns import ColumnModel, Index, Row
 
 Elide = Qt.TextElideMode
 Said = tuple[str, QColor]  # words and their colour

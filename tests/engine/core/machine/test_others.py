@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from engine.core.machine import usable_cores
-from engine.core.others import OthersMeter
+from engine.core.machine.others import OthersMeter
 
 SPIN = "while True: pass"
 ORPHAN = f"""

@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from app.cli.finding import NO_MODEL, Finding, Status, missing
+from app.cli.doctor.finding import NO_MODEL, Finding, Status, missing
 from app.interrupts import heard
 
 if TYPE_CHECKING:

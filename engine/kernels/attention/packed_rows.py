@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.splits import Partials, plan_splits
-from engine.kernels.tilings import Rows, Tiling
+from engine.kernels.attention.splits import Partials, plan_splits
+from engine.kernels.attention.tilings import Rows, Tiling
 
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
 LEAST_KEYS = 256  # that are worth a program of their own
