@@ -16,7 +16,7 @@ from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model, s
 
 def test_a_prompt_is_as_likely_as_the_model_says(tmp_path: Path) -> None:
     """In parts, beside a request that asks for nothing, one step ahead."""
-    tiny = TINY_MODELS["gemma3"]
+    tiny = TINY_MODELS["llama"]
     torch.set_num_threads(1)
     save_tiny_model(tiny, tmp_path)
     random = torch.Generator().manual_seed(5)
