@@ -23,11 +23,12 @@ _ADDED = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, 0.0, RULED_OUT).a
 
 def masks_of(branches: Sequence[Branch], vocabulary: int) -> Masks | None:
     """The masks of the branches that are held to a grammar: all their tokens must be known. Found from here on."""
-    held = [(i, b.matcher) for i, b in enumerate(branches) if b.matcher is not None]
-    if not held:
+    matchers = [branch.matcher for branch in branches if branch.matcher is not None]
+    if not matchers:
         return None
-    assert all(branches[i].in_flight == 1 for i, _ in held), "a matcher has seen every token but the one drawn now"
-    return Masks([i for i, _ in held], [matcher for _, matcher in held], vocabulary)
+    rows = [i for i, branch in enumerate(branches) if branch.matcher is not None]
+    assert {branches[i].in_flight for i in rows} == {1}, "a matcher has seen every token but the one drawn now"
+    return Masks(rows, matchers, vocabulary)
 
 
 def ruled_out(logits: Tensor, bits: Bits) -> Tensor:
