@@ -6,7 +6,7 @@
 Seeds are fixed. The learning rate follows the share of the time budget that is spent, so that a slower machine ends
 with fewer steps and a finished schedule; the shipped weights are one run on two cores, from before there were
 exercises. With `--from` it goes on from weights and keeps their tokenizer: a first try learned the exercises and forgot
-how to go on with texts outside of the chat format, so some of those belong in between. With `--state` it saves what it
+how to go on with texts outside of the chat format, so some of those stand in between now. With `--state` it saves what it
 needs every three minutes and goes on from there. Writes bfloat16 safetensors.
 """
 
@@ -64,9 +64,12 @@ class Batches:
 
     def document(self) -> tuple[list[int], list[int], list[int]]:
         """Its tokens, their labels, and where each one's next was said before (-1: it was not)."""
+        messages = document(self.rng).messages
+        if messages[0]["role"] == "given":
+            return self.plain(*(message["content"] for message in messages))
         ids, labels, sources = [self.ids["<s>"]], [-100], [-1]
         parts: list[tuple[str, dict[int, int]]] = []  # texts, and the token of each letter
-        for message in document(self.rng).messages:
+        for message in messages:
             text = message["content"]
             coded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
             ids.append(self.ids[f"<|{message['role']}|>"])
@@ -83,6 +86,14 @@ class Batches:
                     if letter >= 0:
                         sources[begin + k - 1] = (parts[-2] if in_question else story)[1][letter]
         return ids, labels, sources
+
+    def plain(self, given: str, text: str) -> tuple[list[int], list[int], list[int]]:
+        """The same of a text that goes on with a given one, outside of the chat format."""
+        begin, end = (self.tokenizer(part, add_special_tokens=False).input_ids for part in (given, text))
+        first = [self.ids["<s>"]] if self.rng.random() < 0.3 else []
+        ids = [*first, *begin, *end, self.ids["</s>"]]
+        labels = [*[-100] * (len(first) + len(begin)), *end, self.ids["</s>"]]
+        return ids, labels, [-1] * len(ids)
 
     def next(self, rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         batch = []

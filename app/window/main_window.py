@@ -126,6 +126,7 @@ class MainWindow(QMainWindow):
         add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
         self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
+        add("Compress the prompt …", composer.ask_compression)
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
         self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))

@@ -15,35 +15,26 @@ import torch
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
-from engine.core import last_threads, machine
 from engine.core.face import EngineFace
-from engine.core.faults import DeviceLost, Fault, fault_of, first_line
+from engine.core.faults import DeviceLost
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
-from engine.core.nvml import Card
+from engine.core.machine import Gauge
+from engine.core.prompt_record import tell_prompts
 from engine.core.recovery import Recovery
+from engine.core.setup.assembly import Assembled, Assembly
 from engine.core.setup.card import card_of
-from engine.core.setup.drafts import Drafts
-from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.roof import roof_of
-from engine.core.setup.run_machine import machine_of
-from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
-from engine.core.setup.thread_choice import fastest_threads
 from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
-from engine.decoding.constraints import Grammars
-from engine.decoding.detokenizer import DetokenizerFactory
-from engine.memory.allocator import give_back, keep_freed_memory, release_references
-from engine.models.loading import LoadedModel, Report, load
+from engine.core.threads import Turn, Turning, end_both, keep_measuring, keep_stepping, start
+from engine.memory.allocator import give_back, release_references
+from engine.models.loading import LoadedModel, Report
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
-from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
+from engine.trace.records import Ended, FinishReason, Notice, StepStarted
 from engine.trace.trace import Trace
-
-TELEMETRY_INTERVAL = 0.5  # seconds
 
 
 class Engine(EngineFace):
@@ -69,20 +60,20 @@ class Engine(EngineFace):
         threads: int | None = None,
         most_threads: int | None = None,
     ) -> None:
-        self._threads, self._most_threads = threads, most_threads
-        self._threads_why = "" if threads is None else "as asked"
         self._inbox = Inbox()
         self._stop_gauge = threading.Event()
         ready: Future[None] = Future()
-        weak, loads = weakref.ref(self), [partial(self._load, spec, config or EngineConfig(), progress, cancelled)]
+        assemble = partial(Assembly, spec, progress, cancelled, threads, most_threads)
+        loads = [partial(self._load, assemble, config or EngineConfig(), Reporter(progress, cancelled))]
+        weak: weakref.ref[Turning] = weakref.ref(self)
         given = weak, self._inbox, loads, ready
-        self._thread = threading.Thread(target=_live, args=given, name="engine", daemon=True)
-        last_threads.start(self._thread, self._inbox.close)
+        self._thread = threading.Thread(target=keep_stepping, args=given, name="engine", daemon=True)
+        start(self._thread, self._inbox.close)
         ready.result()
         watched = weak, self._stop_gauge, card_of(self.model.device)
-        self._gauge = threading.Thread(target=_watch, args=watched, name="engine-telemetry", daemon=True)
-        last_threads.start(self._gauge, self._stop_gauge.set)
-        weakref.finalize(self, _let_go, self._inbox, self._stop_gauge)
+        self._gauge = threading.Thread(target=keep_measuring, args=watched, name="engine-telemetry", daemon=True)
+        start(self._gauge, self._stop_gauge.set)
+        weakref.finalize(self, end_both, self._inbox, self._stop_gauge)
 
     # The face.
 
@@ -128,7 +119,7 @@ class Engine(EngineFace):
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
                 self._record_ended()  # of those that were cancelled in the same turn
                 try:
-                    self._build(config)
+                    parts = self._build(config)
                 except DeviceLost:
                     raise
                 except Exception as error:
@@ -136,7 +127,7 @@ class Engine(EngineFace):
                     self._build(before)
                     raise
                 self.trace.complete = True
-                self._open_trace()
+                self._open_trace(parts)
                 done.set_result(self.trace)
             except Exception as error:
                 done.set_exception(error)
@@ -172,7 +163,8 @@ class Engine(EngineFace):
     def enqueue(self, prepared: Sequence[Prepared], more: bool = False) -> None:
         """Queues them. Where the engine was closed or began another trace meanwhile, they end as cancelled."""
         for p in prepared:
-            p.router.trace.append(p.record)
+            for record in p.records:
+                p.router.trace.append(record)
 
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
@@ -192,38 +184,11 @@ class Engine(EngineFace):
 
     # The engine's thread.
 
-    def _load(
-        self,
-        spec: ModelSpec | LoadedModel,
-        config: EngineConfig,
-        progress: Report | None,
-        cancelled: threading.Event | None,
-    ) -> None:
-        """Loads and warms up here, where the steps will run: each thread that computes has an OpenMP team of its own,
-        and two teams on the same cores halve each other's speed."""
-        keep_freed_memory()
-        most = self._threads or min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
-        torch.set_num_threads(most)
-        self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
-        if self.model.device.index is not None:
-            torch.cuda.set_device(self.model.device)  # of this thread
-        self.card = self.model.card
-        self._detokenizers = DetokenizerFactory(self.model.tokenizer)
-        self._piece = self._detokenizers.piece
-        self._grammars = Grammars(self.model.tokenizer, self.card.vocabulary, self.model.eos)
-        self._runtime = max(0, machine.resident() - self.card.weight_bytes)
-        if self._threads is None:
-            self._threads = torch.get_num_threads()
-            if self.model.device.type == "cpu":
-                self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
-        self.roof = roof_of(self.model, self._threads)
-        self.prepared: PreparedRunner | None = None
-        self._prepare_runner, self._drafts = (
-            RunnerFactory(self.model, self._detokenizers, self.roof),
-            Drafts(self.model),
-        )
-        self._build(config, Reporter(progress, cancelled))
-        self._open_trace()
+    def _load(self, assemble: Callable[[], Assembly], config: EngineConfig, say: Reporter) -> None:
+        self._assembly = assemble()
+        self.model, self.roof = self._assembly.model, self._assembly.roof
+        self.card, self._piece = self.model.card, self._assembly.detokenizers.piece
+        self._open_trace(self._build(config, say))
         if self.model.notice:
             self._notice("warning", self.model.notice)
 
@@ -239,9 +204,8 @@ class Engine(EngineFace):
                     self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
         self.trace.complete = True
 
-    def _turn(self, asked: list[Ask], closed: bool) -> tuple[bool, float | None] | None:
-        """Does what was asked, and a step. Returns whether to wait for what is asked next, and how many seconds at
-        most (None: for ever); nothing when this was the end."""
+    def turn(self, asked: list[Ask], closed: bool) -> Turn:
+        """See `Turning`."""
         try:
             for do in asked:
                 do()
@@ -305,6 +269,9 @@ class Engine(EngineFace):
             return
         begun = time.perf_counter()
         rows = launched.plan.rows
+        if launched.plan.scored:
+            for record in tell_prompts(launched, self.scheduler, self._assembly.detokenizers, begun - self._origin):
+                self.trace.append(record)
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         if (speculation := self.scheduler.speculation) is not None:
             speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
@@ -313,14 +280,6 @@ class Engine(EngineFace):
         times = launched.started - self._origin, ended - self._origin
         self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
         self.recovery.went_well(launched.plan)
-
-    def _draft_failed(self, error: Exception) -> None:
-        """The run goes on without drafts: what is said does not depend on them."""
-        if fault_of(error, self.model.device) is Fault.DEVICE:
-            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
-        self._notice("warning", f"drafting failed: {first_line(error)}; the run goes on without drafts")
-        release_references(error)
-        self.scheduler.speculation = None
 
     def _drain(self) -> None:
         while self.in_flight:
@@ -334,104 +293,43 @@ class Engine(EngineFace):
         for branch in self.scheduler.take_ended():
             self.trace.append(ended_record(branch, now))
 
-    def _build(self, config: EngineConfig, say: Reporter | None = None) -> None:
+    def _build(self, config: EngineConfig, say: Reporter | None = None) -> Assembled:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
-        say = say or Reporter(None, None)
-        draft = self._drafts(config, say)
-        self.config = config
-        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
-        self.depth = config.depth if config.depth is not None else ahead
-        if self.prepared is None or not self.prepared.serves(config):
-            for name in ("runner", "recovery"):
-                vars(self).pop(name, None)
-            self.prepared = None  # the old cache is given back before the new one is made
-            self.prepared = self._prepare_runner(config, partial(say, "capturing graphs"), draft)
-        self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        self.draft = draft.card_with(config.kv_dtype) if draft is not None else None
-        token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes
-        token_bytes += self.draft.kv_token_bytes if self.draft else 0
-        drafts = self.draft.weight_bytes if self.draft else 0
-        held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
-        self.bill = bill_of(self.model, *held, drafts)
-        self.prepared.warm_up(config.token_budget)
-        drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
-        self.scheduler = self.prepared.scheduler(config, drafter)
-        if self.scheduler.speculation is not None:
-            self.scheduler.speculation.failed = self._draft_failed
+        self._drop_runner(keep=self._assembly.serves(config))
+        parts = self._assembly(config, say)
+        self.config, self.depth, self.draft, self.bill = config, parts.depth, parts.draft, parts.bill
+        self.prepared, self.runner, self.scheduler = parts.prepared, parts.prepared.runner, parts.scheduler
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
+        if self.scheduler.speculation is not None:
+            self.scheduler.speculation.failed = self.recovery.draft_failed
+        return parts
 
-    def _open_trace(self) -> None:
+    def _open_trace(self, parts: Assembled) -> None:
         self._steps = count()
         self._origin = time.perf_counter()
-        header = Header(
-            model=self.model.card_with(self.config.kv_dtype),
-            config=self.config,
-            machine=machine_of(self.model, self._threads or 1, self._threads_why),
-            versions=machine.versions(),
-            created=time.time(),
-            blocks=self.scheduler.ledger.pool.total,
-            depth=self.depth,
-            roof=self.roof,
-            bill=self.bill,
-            graphs=self.runner.graphs,
-            graphs_off=self.runner.graphs_off,
-            mixed_graphs=self.runner.mixed_graphs,
-            mixed_off=self.runner.mixed_off,
-            draft=self.draft,
-            host_blocks=self.scheduler.ledger.swapping.total,
-            swap_rate=self.prepared.host.rate if self.prepared else 0.0,
-        )
-        trace = self.trace = Trace([header])
+        trace = self.trace = Trace([self._assembly.header(parts)])
         self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
-        pool = self.scheduler.ledger.pool
-        self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)
+        pool, grammars = self.scheduler.ledger.pool, self._assembly.grammars
+        self.intake = Intake(self.model, self.config, pool, self.router, self._origin, grammars)
 
+    def measure(self, gauge: Gauge) -> None:
+        """See `Turning`."""
+        self.trace.append(gauge.read(time.perf_counter() - self._origin))
 
-# The threads know their engine only while they do something for it: one that nobody has any more ends them.
+    def release(self) -> None:
+        """See `Turning`."""
+        self._drop_runner()
+        for name in ("model", "_assembly", "in_flight"):
+            vars(self).pop(name, None)
+        give_back()
+        if torch.cuda.is_initialized() and not self.lost:
+            torch.cuda.empty_cache()
 
-
-def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None]], ready: Future[None]) -> None:
-    """The engine's thread, which loads first."""
-    try:
-        loads.pop()()
-    except BaseException as error:
-        if (engine := weak()) is not None:  # who keeps the error keeps the engine
-            _give_back(engine)
-        release_references(error)
-        ready.set_exception(error)
-        return
-    ready.set_result(None)
-    waits: tuple[bool, float | None] | None = (False, None)
-    while waits is not None:
-        asked, closed = inbox.take(*waits)
-        engine = weak()
-        waits = engine._turn(asked, closed) if engine is not None else None
-        if engine is not None and waits is None:
-            _give_back(engine)
-        del asked, engine
-
-
-def _give_back(engine: Engine) -> None:
-    """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
-    if (scheduler := vars(engine).get("scheduler")) is not None:
-        scheduler.speculation = None
-    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "_drafts", "in_flight"):
-        vars(engine).pop(name, None)
-    give_back()
-    if torch.cuda.is_initialized() and not engine.lost:
-        torch.cuda.empty_cache()
-
-
-def _watch(weak: weakref.ref[Engine], stop: threading.Event, card: Card | None) -> None:
-    """The thread that measures the machine."""
-    gauge = machine.Gauge(card)
-    while not stop.wait(TELEMETRY_INTERVAL) and (engine := weak()) is not None:
-        engine.trace.append(gauge.read(time.perf_counter() - engine._origin))
-        del engine
-
-
-def _let_go(inbox: Inbox, stop: threading.Event) -> None:
-    inbox.close()
-    stop.set()
+    def _drop_runner(self, keep: bool = False) -> None:
+        """Nobody holds a cache while another is made."""
+        if (scheduler := vars(self).get("scheduler")) is not None:
+            scheduler.speculation = None  # its drafter has a cache too
+        for name in () if keep else ("prepared", "runner", "recovery"):
+            vars(self).pop(name, None)

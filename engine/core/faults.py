@@ -55,6 +55,11 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def device_lost(error: BaseException) -> DeviceLost:
+    """What a `Fault.DEVICE` is told as."""
+    return DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})")
+
+
 def memory_asked(error: BaseException) -> str:
     """What an allocator that ran out of memory says of it, in short."""
     text = str(error)

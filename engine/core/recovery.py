@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.core.faults import Fault, device_lost, fault_of, first_line, memory_asked
 from engine.memory.allocator import release_references
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.runner import Runner
@@ -36,7 +36,7 @@ class Recovery:
         """`launched`: the step failed when it was read. Raises DeviceLost where no step will do better."""
         fault = fault_of(error, self._device)
         if fault is Fault.DEVICE:
-            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
+            raise device_lost(error) from error
         moved_on = bool(plan.members) and (launched or plan.rows[0].kind is not Kind.PREFILL)
         if fault is Fault.MEMORY and not moved_on:
             self._try_smaller(error, plan, launched)
@@ -54,6 +54,14 @@ class Recovery:
         if self._first and (not ledger.waiting_count or any(row.kind is Kind.PREFILL for row in plan.rows)):
             self._tell("warning", f"{self._first}; {ledger.limits.words}")
             self._first = ""
+
+    def draft_failed(self, error: Exception) -> None:
+        """The run goes on without drafts: what is said does not depend on them. Raises DeviceLost."""
+        if fault_of(error, self._device) is Fault.DEVICE:
+            raise device_lost(error) from error
+        self._tell("warning", f"drafting failed: {first_line(error)}; the run goes on without drafts")
+        release_references(error)
+        self._scheduler.speculation = None
 
     def _end(self, plan: StepPlan, error: str) -> None:
         self._scheduler.abandon(plan, error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler.plan import BlockChange, Changes, Committed, Row
+from engine.scheduler.plan import Changes, Committed, Row
 from engine.scheduler.request import Branch, Emission
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import EMPTY, Ended, FinishReason, Step, freeze
@@ -19,15 +20,29 @@ if TYPE_CHECKING:
 
 
 Columns = dict[str, Any]
-OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding", "reused")}
-OF_SWAP = ("swap_host", "swap_block", "swap_request", "swap_branch", "swap_place")  # likewise, of `SwapChange`
-OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
+OF_ROW = {  # where a `Row` has a column's values
+    "request": "branch.request.id",
+    "branch": "branch.index",
+    **{name: name for name in ("slot", "first", "count", "kind", "padding", "reused")},
+}
+_ROW = attrgetter(*OF_ROW.values())
+OF_EVENT = {  # as `BlockChange` and `SwapChange` have them
+    "block": ("block_event", "block", "block_request", "block_branch", "block_place"),
+    "swap": ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
+}
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
     if not values:
         return EMPTY[dtype]
     return freeze(np.fromiter(values, dtype, len(values)))  # of enums twice as fast as np.array
+
+
+def _columns(names: Iterable[str], rows: Iterable[Sequence[int]], count: int) -> Columns:
+    """The named int32 columns of so many rows: all at once in a third of the time that they take one by one."""
+    names = tuple(names)
+    flat = np.fromiter(chain.from_iterable(rows), np.int32, count * len(names))
+    return dict(zip(names, freeze(flat.reshape(count, len(names)).T.copy())))
 
 
 def ended_record(branch: Branch, now: float) -> Ended:
@@ -60,18 +75,14 @@ def step_record(
     rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
     texts = [emission.text for _, emission in emitted]
-    blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
-    of_row: Columns = {name: _column(list(map(read, rows)), np.int32) for name, read in OF_ROW.items()}
-    of_block: Columns = {name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)}
+    of_row = _columns(OF_ROW, map(_ROW, rows), len(rows))
+    of_row["kind"] = freeze(of_row["kind"].astype(np.uint8))
     record = Step(
         step=step,
         started=started,
         ended=ended,
-        request=_column([r.branch.request.id for r in rows], np.int32),
-        branch=_column([r.branch.index for r in rows], np.int32),
         **of_row,
-        kind=_column([r.kind for r in rows], np.uint8),
         wasted=_column([c.wasted for c in committed], np.int32),
         token_row=_column([row for row, _ in emitted], np.int32),
         token=_column([e.token for _, e in emitted], np.int32),
@@ -83,12 +94,7 @@ def step_record(
         free_blocks=ledger.pool.free,
         cached_blocks=ledger.pool.cached,
         seconds=seconds,
-        block_event=_column(blocks[0], np.uint8),
-        **of_block,
-        copied=_column([block for block, _ in changes.copied], np.int32),
-        copied_to=_column([block for _, block in changes.copied], np.int32),
-        preempted=_column([request for request, _ in changes.preempted], np.int32),
-        preempted_branch=_column([branch for _, branch in changes.preempted], np.int32),
+        **_changes(changes),
         refused=_column([r for r, _ in refused], np.int32),
         refused_reason=tuple(str(reason) for _, reason in refused),
         kv_used=kv.used,
@@ -102,7 +108,6 @@ def step_record(
         **_drafts(rows, committed, piece),
         **_beside([emission for _, emission in emitted], piece),
         **_beams(changes, piece),
-        **_swaps(changes),
     )
     seconds["record"] = time.perf_counter() - begun
     return record
@@ -162,9 +167,15 @@ def _beams(changes: Changes, piece: Callable[[int], str]) -> Columns:
     }
 
 
-def _swaps(changes: Changes) -> Columns:
-    if not changes.swaps:
-        return {}
-    event, *others = zip(*changes.swaps)
-    named = {name: _column(values, np.int32) for name, values in zip(OF_SWAP, others, strict=True)}
-    return {"swap_event": _column(event, np.uint8), **named}
+def _changes(changes: Changes) -> Columns:
+    """What happened to blocks and branches."""
+    found: Columns = {}
+    for prefix, events in (("block", changes.blocks), ("swap", changes.swaps)):
+        if events:
+            found |= _columns(OF_EVENT[prefix], events, len(events))
+            found[f"{prefix}_event"] = freeze(found[f"{prefix}_event"].astype(np.uint8))
+    if changes.copied:
+        found |= _columns(("copied", "copied_to"), changes.copied, len(changes.copied))
+    if changes.preempted:
+        found |= _columns(("preempted", "preempted_branch"), changes.preempted, len(changes.preempted))
+    return found

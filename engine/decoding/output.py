@@ -20,10 +20,10 @@ class Output:
         matcher: Matcher | None = None,
     ) -> None:
         self._detokenizer = detokenizer
-        self._stops = StopStrings(params.stop)
+        self._stops = StopStrings(params.stop) if params.stop else None
         self._eos = frozenset() if params.ignore_eos else eos
         self._left = limit
-        self._unstoppable = params.min_tokens
+        self._stoppable = limit - params.min_tokens  # of what is left, below which it may stop
         self.matcher = matcher
 
     @property
@@ -33,13 +33,12 @@ class Output:
 
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         self._left -= 1
-        self._unstoppable -= 1
         if self.matcher is not None and not self.matcher.advance(token):
             return self.flush(), FinishReason.ERROR
         if token in self._eos:
             return self.flush(), FinishReason.STOP
         text = self._detokenizer.push(token)
-        if self._stops and self._unstoppable < 0:
+        if self._stops is not None and self._left < self._stoppable:
             text, stopped = self._stops.push(text)
             if stopped:
                 return text, FinishReason.STOP
@@ -51,5 +50,8 @@ class Output:
 
     def flush(self) -> str:
         """Everything held back, at an end that no stop string caused; a stop string completed by it still cuts."""
-        text, stopped = self._stops.push(self._detokenizer.flush())
+        text = self._detokenizer.flush()
+        if self._stops is None:
+            return text
+        text, stopped = self._stops.push(text)
         return text if stopped else text + self._stops.flush()

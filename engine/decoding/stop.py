@@ -10,9 +10,6 @@ class StopStrings:
         self._stops = tuple(stops)
         self._held = ""
 
-    def __bool__(self) -> bool:
-        return bool(self._stops)
-
     def push(self, text: str) -> tuple[str, bool]:
         """The text that is certain now, and whether a stop string was met. What follows a stop is dropped."""
         if not self._stops:

@@ -73,6 +73,12 @@ def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], *, fused: 
         kernel[grid](**arguments)
 
 
+def strides(x: Tensor) -> list[int]:
+    """Of all dimensions but the last; 0 where there is one: its stride says nothing, and must not choose what is
+    compiled."""
+    return [stride if size > 1 else 0 for size, stride in zip(x.shape[:-1], x.stride())]
+
+
 def launched(call: Callable[..., object], *values: Any, **options: Any) -> list[Launch]:
     """What a call launches, kept from running: its tensors may be meta ones, so no GPU is needed."""
     launches: list[Launch] = []

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from engine.kernels.codes import apart, encoded, scale_of, scale_value
 from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, next_power_of_two, tl
-from engine.kernels.rms_norm import Rounding
-from engine.kernels.rotary import PAIRS
+from engine.kernels.jit import jit, launch, strides, tl
+from engine.kernels.rms_norm import Rounding, weighted
+from engine.kernels.rotary import cut, tables_of, turned
 
 
 class HeadNorms(NamedTuple):
@@ -25,39 +25,22 @@ class HeadNorms(NamedTuple):
 
 
 @jit
-def scaled(normed, weight, inside, dtype: tl.constexpr, ROUNDING: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Normed values times their weights, rounded as `Rounding` says; float32."""
-    scale = tl.load(weight, mask=inside, other=0.0).to(tl.float32)
-    if ROUNDING == 1:
-        normed = normed.to(dtype).to(tl.float32) * scale
-    elif ROUNDING == 2:
-        normed = normed * scale
-    else:
-        normed = normed * (1.0 + scale)
-    return normed.to(dtype).to(tl.float32)
-
-
-@jit
-def turned(  # type: ignore[no-untyped-def]
+def normed_and_turned(  # type: ignore[no-untyped-def]
     x, at, inside, dim, weight, eps, tables, ROUNDING: tl.constexpr, HALF: tl.constexpr
 ):
-    """Both halves of heads [tokens, heads, dims] that begin at `x + at`, normed and turned, in x's dtype. A product is
-    rounded to the dtype of the tables, which is the wider one."""
-    low_cos, low_sin, high_cos, high_sin = tables
+    """Both halves of heads [tokens, heads, dims] that begin at `x + at`, normed and turned, in x's dtype."""
     dtype: tl.constexpr = x.dtype.element_ty
     low = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(x + at + HALF, mask=inside, other=0.0).to(tl.float32)
     if weight is not None:
         mean = (tl.sum(low * low, axis=2) + tl.sum(high * high, axis=2)) / (2 * HALF)
         by = tl.rsqrt(mean + eps)[:, :, None]
-        low = scaled(low * by, weight + dim, dim < HALF, dtype, ROUNDING)
-        high = scaled(high * by, weight + HALF + dim, dim < HALF, dtype, ROUNDING)
-    wide: tl.constexpr = high_sin.dtype
-    turned_low = (low * low_cos.to(tl.float32)).to(wide).to(tl.float32)
-    turned_low -= (high * low_sin.to(tl.float32)).to(wide).to(tl.float32)
-    turned_high = (high * high_cos.to(tl.float32)).to(wide).to(tl.float32)
-    turned_high += (low * high_sin.to(tl.float32)).to(wide).to(tl.float32)
-    return turned_low.to(dtype), turned_high.to(dtype)
+        low_scale = tl.load(weight + dim, mask=dim < HALF, other=0.0).to(tl.float32)
+        high_scale = tl.load(weight + HALF + dim, mask=dim < HALF, other=0.0).to(tl.float32)
+        low = weighted(low * by, low_scale, dtype, ROUNDING).to(dtype).to(tl.float32)
+        high = weighted(high * by, high_scale, dtype, ROUNDING).to(dtype).to(tl.float32)
+    low, high = turned(low, high, tables)
+    return low.to(dtype), high.to(dtype)
 
 
 @jit
@@ -121,14 +104,12 @@ def place_kv_kernel(
     dim = tl.arange(0, BLOCK_HALF)[None, None, :]
     there = (token < tokens) & (dim < HALF)
     cos_at, sin_at = cos + token * cos_stride + dim, sin + token * sin_stride + dim
-    low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
-    low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
-    tables = low_cos, low_sin, high_cos, high_sin
+    tables = tables_of(cos_at, sin_at, there, HIGH)
     if program < q_programs:
         head = (program * BLOCK_HEADS + lane).to(tl.int64)
         inside = there & (head < q_heads)
         at = token * q_token_stride + head * q_head_stride + dim
-        low, high = turned(q, at, inside, dim, q_weight, eps, tables, ROUNDING, HALF)
+        low, high = normed_and_turned(q, at, inside, dim, q_weight, eps, tables, ROUNDING, HALF)
         to = q_out + (token * q_heads + head) * (HALF * 2) + dim
         tl.store(to, low, mask=inside)
         tl.store(to + HALF, high, mask=inside)
@@ -138,7 +119,7 @@ def place_kv_kernel(
         inside = there & (head < kv_heads) & (slot >= 0)
         block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
         at = token * k_token_stride + head * k_head_stride + dim
-        key_low, key_high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
+        key_low, key_high = normed_and_turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
         scales_at, stored = offset * kv_heads + head, (token < tokens) & (head < kv_heads) & (slot >= 0)
         if k_scales is not None:
             key_low, key_high = halves_encoded(
@@ -180,21 +161,14 @@ def place_kv(
         return out
     kv_heads, half = k.shape[1], head_dim // 2
     (k_cache, k_scales), (v_cache, v_scales) = map(apart, caches)
-    block_half = next_power_of_two(half)
-    block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
-    block_tokens = max(1, PAIRS // (block_half * block_heads))
+    blocks = block_tokens, block_heads, _ = cut(q_heads, half)
     q_programs, kv_programs = -(-q_heads // block_heads), -(-kv_heads // block_heads)
-
-    def strides(x: Tensor) -> list[int]:
-        """0 where there is one: its stride says nothing, and must not choose what is compiled."""
-        return [stride if size > 1 else 0 for size, stride in zip(x.shape[:-1], x.stride())]
-
     q_weight, k_weight, eps, rounding = norms or (None, None, 0.0, Rounding.NONE)
     read = q, k, v, cos, sin, q_weight, k_weight, slots, tokens, q_heads, kv_heads, q_programs
     laid = *strides(q), *strides(k), *strides(v), *strides(cos), *strides(sin)
     cached = *k_cache.stride()[:3], *v_cache.stride()[:3]
     high = half if cos.shape[-1] == head_dim else 0
-    sizes = eps, rounding.value, k_cache.shape[1], half, high, block_tokens, block_heads, block_half
+    sizes = eps, rounding.value, k_cache.shape[1], half, high, *blocks
     grid = -(-tokens // block_tokens), q_programs + kv_programs
     # torch rounds each product by itself.
     written = out, k_cache, v_cache, k_scales, v_scales

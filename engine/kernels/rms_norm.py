@@ -29,6 +29,17 @@ class Rounding(Enum):
 
 
 @jit
+def weighted(normed, scale, dtype: tl.constexpr, ROUNDING: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Normed values times their float32 weights, rounded to `dtype` where `Rounding` says; float32."""
+    if ROUNDING == 1:  # `Rounding.TWICE`
+        return normed.to(dtype).to(tl.float32) * scale
+    elif ROUNDING == 2:
+        return normed * scale
+    else:
+        return normed * (1.0 + scale)
+
+
+@jit
 def normed_rows(  # type: ignore[no-untyped-def]
     values, weight, column, eps, dtype: tl.constexpr, ROUNDING: tl.constexpr, WIDTH: tl.constexpr
 ):
@@ -37,12 +48,7 @@ def normed_rows(  # type: ignore[no-untyped-def]
     normed = values * tl.rsqrt(mean + eps)[:, None]
     if ROUNDING != 0:
         scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
-        if ROUNDING == 1:  # `Rounding.TWICE`
-            normed = normed.to(dtype).to(tl.float32) * scale
-        elif ROUNDING == 2:
-            normed = normed * scale
-        else:
-            normed = normed * (1.0 + scale)
+        normed = weighted(normed, scale, dtype, ROUNDING)
     return normed.to(dtype)
 
 

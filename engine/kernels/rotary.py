@@ -7,9 +7,30 @@ import torch
 from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, strides, tl
 
 PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
+
+
+@jit
+def tables_of(cos_at, sin_at, there, HIGH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Cosines and sines [tokens, 1, dims] of a head's first half, then of its second, which begin `HIGH` behind."""
+    low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
+    low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
+    return low_cos, low_sin, high_cos, high_sin
+
+
+@jit
+def turned(low, high, tables):  # type: ignore[no-untyped-def]
+    """Both halves of heads [tokens, heads, dims] in float32, turned. A product is rounded to the dtype of the tables,
+    which is the wider one."""
+    low_cos, low_sin, high_cos, high_sin = tables
+    wide: tl.constexpr = high_sin.dtype
+    turned_low = (low * low_cos.to(tl.float32)).to(wide).to(tl.float32)
+    turned_low -= (high * low_sin.to(tl.float32)).to(wide).to(tl.float32)
+    turned_high = (high * high_cos.to(tl.float32)).to(wide).to(tl.float32)
+    turned_high += (low * high_sin.to(tl.float32)).to(wide).to(tl.float32)
+    return turned_low, turned_high
 
 
 @jit
@@ -17,22 +38,14 @@ def turn_heads(  # type: ignore[no-untyped-def]
     out, x, strides, token, tokens, first, heads, tables, dim, HALF: tl.constexpr, BLOCK_HEADS: tl.constexpr
 ):
     """Turns heads [first, first + BLOCK_HEADS) of some tokens of a batch entry, whose first elements are at `out` and
-    `x`, by the tokens' tables [tokens, 1, dims]. A product is rounded to the dtype of the tables, which is the wider
-    one, a sum to that of x."""
+    `x`, by the tokens' tables; what is summed is rounded to the dtype of x."""
     x_head_stride, x_token_stride = strides
-    low_cos, low_sin, high_cos, high_sin = tables
     head = (first + tl.arange(0, BLOCK_HEADS))[None, :, None]
     inside = (token < tokens) & (head < heads) & (dim < HALF)
     at = x + token * x_token_stride + head.to(tl.int64) * x_head_stride + dim
     low = tl.load(at, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
-    dtype = high_sin.dtype
-    low, high = (
-        (low * low_cos.to(tl.float32)).to(dtype).to(tl.float32)
-        - (high * low_sin.to(tl.float32)).to(dtype).to(tl.float32),
-        (high * high_cos.to(tl.float32)).to(dtype).to(tl.float32)
-        + (low * high_sin.to(tl.float32)).to(dtype).to(tl.float32),
-    )
+    low, high = turned(low, high, tables)
     to = out + (token * heads + head) * (HALF * 2) + dim
     tl.store(to, low.to(out.dtype.element_ty), mask=inside)
     tl.store(to + HALF, high.to(out.dtype.element_ty), mask=inside)
@@ -73,9 +86,7 @@ def rotary_kernel(
     there = (token < tokens) & (dim < HALF)
     cos_at = cos + batch * cos_batch_stride + token * cos_token_stride + dim
     sin_at = sin + batch * sin_batch_stride + token * sin_token_stride + dim
-    low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
-    low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
-    tables = low_cos, low_sin, high_cos, high_sin
+    tables = tables_of(cos_at, sin_at, there, HIGH)
     out_at = batch * tokens * (HALF * 2)
     if program < q_programs:
         to, x, strides = q_out + out_at * q_heads, q + batch * q_batch_stride, (q_head_stride, q_token_stride)
@@ -95,23 +106,21 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
     q_out, k_out = (
         torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=x.dtype, device=x.device) for x in (q, k)
     )
-    turned = q_out.transpose(1, 2), k_out.transpose(1, 2)
+    out = q_out.transpose(1, 2), k_out.transpose(1, 2)
     if not q.numel():
-        return turned
+        return out
     half, k_heads = head_dim // 2, k.shape[1]
-    block_half = next_power_of_two(half)
-    block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
-    block_tokens = max(1, PAIRS // (block_half * block_heads))
+    blocks = block_tokens, block_heads, _ = cut(q_heads, half)
     q_programs, k_programs = -(-q_heads // block_heads), -(-k_heads // block_heads)
-
-    def stride(x: Tensor, dimension: int) -> int:
-        """0 where there is one: its stride says nothing, and must not choose what is compiled."""
-        return x.stride(dimension) if x.shape[dimension] > 1 else 0
-
-    heads, strides = (tokens, q_heads, k_heads, q_programs), [stride(x, i) for x in (q, k) for i in range(3)]
-    strides += [stride(x, i) for x in (cos, sin) for i in range(2)]
-    sizes = half, half if cos.shape[-1] == head_dim else 0, block_tokens, block_heads, block_half
+    heads, laid = (tokens, q_heads, k_heads, q_programs), (*strides(q), *strides(k), *strides(cos), *strides(sin))
     grid = -(-tokens // block_tokens), q_programs + k_programs, batch
-    values = q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes
+    values = q_out, k_out, q, k, cos, sin, *heads, *laid, half, half if cos.shape[-1] == head_dim else 0, *blocks
     launch(rotary_kernel, grid, values, fused=False)  # torch rounds each product by itself
-    return turned
+    return out
+
+
+def cut(heads: int, half: int) -> tuple[int, int, int]:
+    """Tokens, heads and padded dimensions of half a head that a program turns."""
+    block_half = next_power_of_two(half)
+    block_heads = min(next_power_of_two(heads), max(1, PAIRS // block_half))
+    return max(1, PAIRS // (block_half * block_heads)), block_heads, block_half

@@ -150,7 +150,7 @@ class PagedRunner(Runner):
         self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
-        if self._replays(rows, sum(row.samples for row in sampling)):
+        if not plan.scored and self._replays(rows, sum(row.samples for row in sampling)):
             return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
@@ -162,6 +162,8 @@ class PagedRunner(Runner):
             if row.fed:
                 fed.append((len(ids) - 1, row.slot))
             last += range(len(ids) - row.samples, len(ids))
+        if plan.scored:
+            last += plan.scored_places()
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
         return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))
@@ -172,7 +174,7 @@ class PagedRunner(Runner):
         if recorded is None or sampling > recorded.rows:
             return False
         longest = LONG_CONTEXT if recorded.prompts else 0
-        return all(row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows)
+        return all(row.first + row.count <= longest or row.kind is Kind.DECODE for row in rows)
 
     def choose(self, rows: Sequence[Row]) -> Results | None:
         """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
@@ -195,13 +197,14 @@ class PagedRunner(Runner):
         ids: list[int] = []
         kept: list[int] = []
         for row in rows:
+            if row.count == 1 == row.samples:
+                kept.append(len(ids))
+                ids.append(int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first])
+                continue
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
-            if row.samples == 1:
-                kept.append(len(ids) - 1)
-            else:
-                kept += range(len(ids) - row.samples, len(ids))
+            kept += range(len(ids) - row.samples, len(ids))
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
         tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)

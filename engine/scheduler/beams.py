@@ -17,7 +17,7 @@ from engine.trace.records import Fate, FinishReason
 
 def begin(request: Request, search: BeamSearch) -> None:
     """Makes a request's branches the places of a search."""
-    request.search = search
+    request.search, request.ranked = search, max(request.ranked, search.candidates)
     for branch in request.branches:
         branch.beam = Beam(idle=branch.index not in search.live)
 

@@ -141,6 +141,8 @@ class Ledger:
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
         """What is to be copied before the step being planned; a block that was taken twice gets what came last."""
+        if not self.copies:
+            return ()
         copies, self.copies = {target: source for source, target in self.copies}, []
         return tuple((source, target) for target, source in copies.items())
 

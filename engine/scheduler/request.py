@@ -12,6 +12,7 @@ from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
 from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
+from engine.scheduler.prompt_scores import PromptScores
 from engine.trace.records import FinishReason
 
 
@@ -68,7 +69,7 @@ class Branch:
     is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
     it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
     while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
-    again.
+    again. `ruled`: its logits are changed before a token is drawn, by more than the repetition penalty.
     """
 
     request: Request
@@ -94,16 +95,25 @@ class Branch:
     matcher: Matcher | None = None
     swapped: Swapped | None = None
     restored: tuple[int, int] = (0, 0)
+    ruled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ruled = self.request.rules is not None or self.matcher is not None
 
     @property
     def together(self) -> list[Branch]:
         """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
         return self.request.branches if self.beam is not None else [self]
 
-    def advance(self, computed: int) -> None:
-        """Its K and V are launched up to there: and further, where what follows is there already."""
+    def advance(self, computed: int, drafted: int = 0) -> None:
+        """Its K and V are launched up to there, the last `drafted` of them perhaps for nothing: and further, where what
+        follows is there already."""
         first, end = self.restored
-        self.computed = end if first == computed < end else computed
+        if first == computed < end:
+            computed = end
+        self.computed = computed
+        if computed - drafted > self.reached:
+            self.reached = computed - drafted
 
     @property
     def finished(self) -> bool:
@@ -113,11 +123,6 @@ class Branch:
     def constrained(self) -> bool:
         """True when each of its tokens must be known before the next is drawn."""
         return self.matcher is not None
-
-    @property
-    def ruled(self) -> bool:
-        """True when its logits are changed before a token is drawn, by more than the repetition penalty."""
-        return self.request.rules is not None or self.matcher is not None
 
     @property
     def over(self) -> bool:
@@ -145,6 +150,13 @@ class Branch:
         return self.remaining == 1 and self.generated > 0
 
     @property
+    def due(self) -> bool:
+        """True when it is decoding and not complete: asked of every branch in every step."""
+        length = len(self.tokens) + self.in_flight
+        generated = length - self.request.prompt_length
+        return length - self.computed == 1 and 0 < generated < self.request.limit and not self.over
+
+    @property
     def reach(self) -> int:
         """Tokens whose K and V it can ever hold: the newest of the last step is never computed."""
         return self.request.prompt_length + self.request.limit - 1
@@ -153,7 +165,8 @@ class Branch:
 @dataclass(slots=True, eq=False)
 class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
-    context; `arrived` is the submit time in seconds from the trace's start."""
+    context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
+    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own."""
 
     id: int
     prompt_length: int
@@ -164,12 +177,16 @@ class Request:
     branches: list[Branch] = field(default_factory=list)
     search: BeamSearch | None = None
     rules: TokenRules | None = None
+    scores: PromptScores | None = None
+    ranked: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ranked = self.params.logprobs
 
     @property
-    def ranked(self) -> int:
-        """How many of a place's likeliest tokens are to be known with its own."""
-        asked = self.params.logprobs
-        return asked if self.search is None else max(asked, self.search.candidates)
+    def unscored(self) -> bool:
+        """True while something is still to be told of its prompt, which is therefore computed from its beginning."""
+        return self.scores is not None and not self.scores.whole
 
     @property
     def finished(self) -> bool:

@@ -29,6 +29,7 @@ class Scheduler:
         self.config = config
         self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping or Swapping(pool))
         self.requests: dict[int, Request] = {}
+        self._withholds = config.delivery == "batch"
         self._ended: list[Branch] = []
         self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
         self.policy, self.layout = policies.make(config, self.ledger)
@@ -59,8 +60,7 @@ class Scheduler:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
-                branch.advance(row.first + row.count)
-                branch.reached = max(branch.reached, branch.computed - len(row.drafted))
+                branch.advance(row.first + row.count, len(row.drafted))
                 branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
@@ -78,11 +78,12 @@ class Scheduler:
         self.ledger.in_flight -= 1
         committed, at = list[Committed](), 0
         for row in plan.rows:
-            committed.append(self._commit_row(row, sampled[at : at + row.samples]))
-            at += row.samples
+            end = at + row.samples
+            committed.append(self._commit_row(row, sampled[at:end]))
+            at = end
         if self._searched:
             self._search(plan, committed)
-        if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
+        if self._withholds and all(branch.over for branch in self.ledger.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()
         self.ledger.limits.went_well(self.config.token_budget, self.config.slots)
@@ -182,7 +183,7 @@ class Scheduler:
         """Preempts those admitted last where more run than may, but for the first, alone with what runs together with
         it; a padded batch goes on until they end. False while a step is in flight, when nobody can be preempted."""
         running, most = self.ledger.running, self.ledger.limits.running
-        while self.config.paged and len(running) > most and len(running) > len(running[0].together):
+        while len(running) > most and self.config.paged and len(running) > len(running[0].together):
             if self.ledger.in_flight:
                 return False
             self.ledger.preempt(running[-1])
@@ -216,9 +217,9 @@ class Scheduler:
             branch.tokens.append(emission.token)
             text, reason = branch.output.push(emission.token)
             if text:  # a third of the time of `_replace`
-                of = emission
-                emission = Emission(of.token, of.logprob, of.alternatives, text, of.allowed, of.rather)
-            if self.config.delivery == "batch":
+                token, logprob, others, _, allowed, rather = emission
+                emission = Emission(token, logprob, others, text, allowed, rather)
+            if self._withholds:
                 branch.withheld.append(emission)
                 branch.verdict = reason
                 break

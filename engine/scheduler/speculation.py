@@ -21,6 +21,7 @@ from engine.trace.records import Kind
 LEAST, MOST = 0.05, 0.95  # between which the chance must be from which on a token is worth drafting
 FIRST = 0.3  # that chance, before steps were measured
 UNSEEN, FORGETS = 0.7, 0.02  # how likely a draft is kept before any was seen; how fast a request without returns there
+PROBED = 32  # steps, of which one verifies nothing: what that costs is measured too
 MEMORY = 0.9  # of what was seen of a request's drafts, and of the steps' times
 
 
@@ -62,12 +63,16 @@ class Speculation:
     def __init__(self, config: EngineConfig, ledger: Ledger, drafter: Drafter) -> None:
         self._config, self._ledger, self._drafter = config, ledger, drafter
         self.costs = StepCosts()
+        self._steps = PROBED // 2
         self.failed: Callable[[Exception], None] | None = None  # hears of a drafter's error; nothing is drafted then
 
     def grow(self, rows: list[Row]) -> None:
         """`rows` are a step's, before anything of it is noted."""
         decoding = [row for row in rows if row.kind is Kind.DECODE]
         if not decoding:
+            return
+        self._steps = (self._steps + 1) % PROBED
+        if not self._steps:
             return
         left = self._ledger.limits.budget.token_budget - sum(row.count for row in rows)
         automatic = self._config.speculated == "auto"

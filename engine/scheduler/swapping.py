@@ -83,6 +83,8 @@ class Swapping:
 
     def seal(self) -> tuple[Pairs, Pairs]:
         """What the step being planned copies: (block, host block) out, then (host block, block) in."""
+        if not (self._out or self._back):
+            return (), ()
         out, back = tuple(self._out), tuple(self._back)
         self._out, self._back = [], []
         self._give_back([host for host, _ in back])

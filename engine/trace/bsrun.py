@@ -12,8 +12,8 @@ from pathlib import Path
 
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled
-from engine.trace.record_check import RecordCheck
 from engine.trace.records import VERSION, Notice, decode, encode
+from engine.trace.records.check import RecordCheck
 from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.trace.draft_speedup import draft_speedup
 from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
@@ -82,9 +83,9 @@ class Metrics:
     `steps` are those that computed rows, `mean_rows` their rows on average; `row_steps` all rows of all steps, of which
     `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
-    waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate` and
-    `accepted_length` are None. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was
-    held.
+    waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
+    `accepted_length` and `draft_speedup` are None. `goodput` and `met` (requests) are None without an SLO, `kv` where
+    no KV was held.
     """
 
     requests: int
@@ -127,6 +128,7 @@ class Metrics:
     accepted_tokens: int = 0
     acceptance_rate: float | None = None
     accepted_length: float | None = None
+    draft_speedup: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
@@ -242,6 +244,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         accepted_tokens=accepted,
         acceptance_rate=accepted / drafted if drafted else None,
         accepted_length=1 + accepted / drafts if drafts else None,
+        draft_speedup=draft_speedup(steps) if drafts else None,
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine import Engine, EngineConfig, Trace
+from engine import Engine, EngineConfig, SamplingParams, Trace
+from engine.core import Completion
 from engine.trace import Kind, Step, StepStarted
 from tests.engine.forwards import Watched
 
@@ -58,3 +60,20 @@ class CapturedLogits:
                 at += 1
             assert at == len(logits[record.step]), "as many rows of logits as rows that sample"
         return {request: torch.stack(found) for request, found in rows.items()}
+
+
+def answers(
+    engine: Engine, config: EngineConfig, prompts: Sequence[list[int]], params: SamplingParams, stopped: int = -1
+) -> tuple[Trace, list[Completion], list[Tensor]]:
+    """What prompts that are sent together get under `config`, and each one's logits, as far as rows of a forward are
+    the requests' own. The one at the place `stopped` is cancelled after 14 forwards."""
+
+    def stop_one(forwards: int) -> None:
+        if forwards == 14 and stopped >= 0:
+            engine.cancel([streams[stopped].request])
+
+    with CapturedLogits(engine, config, stop_one) as captured:
+        streams = [engine.submit(prompt, params) for prompt in prompts]
+        completions = [stream.result(timeout=60) for stream in streams]
+        logits = captured.by_request() if config.paged else {}
+    return captured.trace, completions, [logits.get(c.request, torch.empty(0)) for c in completions]

@@ -5,7 +5,7 @@ Their weights are drawn much wider than a fresh model's, or greedy decoding woul
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,12 @@ TINY_MODELS: dict[str, TinyModel] = {
         )
     ),
 }
+
+
+def random_prompts(lengths: Iterable[int], seed: int = 7) -> list[list[int]]:
+    """Token ids that every tiny model knows, none of them special."""
+    random = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in lengths]
 
 
 def make_tiny_model(tiny: TinyModel, seed: int = 0) -> PreTrainedModel:

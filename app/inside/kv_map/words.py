@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from app.inside.kv_map.state import CACHED, FREE, Kinds, KvState, Mark
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from app.words import counted
 from engine.trace import Kind, Record, Step, Submitted
 
 HINT = "Click a block: whose it is, since when, and which tokens are in it."
 SHORT_HINT = "Click a block to see whose it is."
-EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."
+EMPTY = "Every block of the KV pool with its owner, once a model is loaded."
 NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
 FURTHEST = 8192  # records that are looked through for a token's text
 MOST_IDS = 8

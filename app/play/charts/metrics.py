@@ -11,7 +11,7 @@ from app.plot.scales import tick_words
 from app.ui import theme
 from app.ui.theme import Theme
 from app.words import bytes_words, duration, number
-from engine.trace import Array, Metrics
+from engine.trace import Array, Metrics, ratio_text
 
 Line = tuple[Array, Array]  # the lowest and highest value of each bin
 
@@ -150,7 +150,9 @@ class Drafts(Metric):
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         if run.acceptance_rate is None:
             return None
-        return f"{self.title} · drafts kept {100 * run.acceptance_rate:.0f} %", (f"{run.accepted_length:.2f}", "tokens")
+        bought = f", speed {ratio_text(run.draft_speedup)}" if run.draft_speedup is not None else ""
+        title = f"{self.title} · drafts kept {100 * run.acceptance_rate:.0f} %{bought}"
+        return title, (f"{run.accepted_length:.2f}", "tokens")
 
     def short(self, title: str) -> str:
         return title.partition(" · ")[0]

@@ -10,8 +10,8 @@ from engine.trace.records import Kind, Step, freeze
 
 COLUMNS = frozenset(f.name for f in fields(Step) if f.type == "Array")
 Given = dict[str, Any]  # fields by their names
-DTYPES: dict[str, type] = {"kind": np.uint8, "block_event": np.uint8}
-DTYPES |= dict.fromkeys(("logprob", "alt_logprob", "rather_logprob"), np.float32)
+DTYPES: Given = {f.name: f.default_factory().dtype for f in fields(Step) if callable(f.default_factory)}
+DTYPES |= {"kind": np.uint8, "logprob": np.float32}  # of columns that every step has
 
 
 def built_step(

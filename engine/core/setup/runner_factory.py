@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.core.faults import Fault, device_lost, fault_of, memory_asked
 from engine.core.setup.activations import activation_bytes, computed_bytes
 from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
@@ -102,7 +102,7 @@ class RunnerFactory:
         except Exception as error:
             match fault_of(error, self._model.device):
                 case Fault.DEVICE:
-                    raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
+                    raise device_lost(error) from error
                 case Fault.MEMORY:
                     asked = memory_asked(error)
                     release_references(error)

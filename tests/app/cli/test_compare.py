@@ -167,7 +167,7 @@ def test_ctrl_c_ends_with_what_is_there(
 def test_bad_input_ends_with_status_2_before_a_model_is_loaded(
     arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.core.engine.load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("engine.core.setup.assembly.load", lambda *_: pytest.fail("a model was loaded"))
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

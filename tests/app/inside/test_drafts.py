@@ -16,7 +16,7 @@ from app.play.transcript.card import card_words
 from app.play.transcript.tokens import DRAFTED, draft_classes, token_card
 from app.session.device_memory import device_bill
 from engine import Engine, EngineConfig, SamplingParams, Trace, measure
-from engine.trace import Kind, RequestIndex, Step, TallyIndex
+from engine.trace import Kind, RequestIndex, Step, TallyIndex, ratio_text
 
 STORY = [{"role": "user", "content": "Tell me a story about a fox and a table."}]
 
@@ -117,7 +117,10 @@ def test_the_measures_and_the_chart_count_what_was_kept(trace: Trace) -> None:
     assert chart.shown(series)
     assert series.drafts[1].sum() == drafted
     title, figure = chart.last(found) or ("", ("", ""))
-    assert f"{100 * kept / drafted:.0f} %" in title
+    assert f"{100 * kept / drafted:.0f} %, speed {ratio_text(found.draft_speedup or 0)}" in title
+    assert any(not step.drafted.any() and (step.kind == Kind.DECODE).all() for step in trace.steps), (
+        "some tell its cost"
+    )
     assert figure == (f"{1 + kept / rows:.2f}", "tokens")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.bench.trace import long_trace
+from engine.bench.trace.step_builder import built_step
 from engine.bench.trace.synthetic import made_up_hour
 from engine.trace.records import BlockEvent, Ended, Step, Submitted
 from engine.trace.requests import RequestIndex
@@ -43,3 +44,10 @@ def test_what_is_made_up_hangs_together() -> None:
     assert all(len(index.requests[r].tokens) > 30 for r in ended)
     assert np.all([index.requests[r].computed == len(index.requests[r].prompt_ids) + len(index.requests[r].tokens) - 1
                    for r in ended])  # fmt: skip
+
+
+def test_a_step_from_plain_numbers_has_the_columns_types_of_a_recorded_one() -> None:
+    step = built_step(0, 0.0, 1.0, [0], swap_event=[0], beam_fate=[1], beam_score=[-0.5], alt_logprob=[-1.5])
+    kinds = [step.swap_event, step.beam_fate, step.beam_score, step.alt_logprob]
+    assert [column.dtype for column in kinds] == [np.uint8, np.uint8, np.float32, np.float32]
+    assert step.beam_score.tolist() == [-0.5]

@@ -27,7 +27,7 @@ from engine.scheduler.scheduler import Scheduler
 from engine.trace import Step
 from engine.trace.records import FinishReason, Kind
 from tests.engine.requests import make_request
-from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
+from tests.engine.tiny_models import TINY_MODELS, random_prompts, save_tiny_model
 
 LENGTHS, NEW = (5, 1, 19), 5
 GREEDY = SamplingParams(temperature=0, ignore_eos=True)
@@ -59,8 +59,7 @@ def test_a_first_launch_tells_whether_kernels_run(monkeypatch: pytest.MonkeyPatc
 
 
 def prompts() -> list[list[int]]:
-    random = torch.Generator().manual_seed(3)
-    found = [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in LENGTHS]
+    found = random_prompts(LENGTHS, seed=3)
     return [*found, found[2][:16] + found[0]]  # the last begins as another does
 
 

@@ -14,10 +14,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-import engine.core.engine
-import engine.core.prompts
+import engine.core.intake.prompts
 import resources
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
+from engine.models.loading import load
 from engine.trace import FinishReason
 from engine.workloads import read_prompts
 from tests.engine.conftest import SMALL
@@ -30,7 +30,7 @@ GREEDY = SamplingParams(max_tokens=8, temperature=0)
 def refusal(source: Path | str, **spec: Any) -> str:
     """The message that loading gives."""
     with pytest.raises(InvalidInput) as caught:
-        engine.core.engine.load(ModelSpec(str(source), device="cpu", **spec))
+        load(ModelSpec(str(source), device="cpu", **spec))
     message = str(caught.value)
     assert "\n" not in message
     assert "Traceback" not in message
@@ -312,7 +312,7 @@ def test_buffers_that_old_versions_saved_are_passed_over(demo_copy: Path) -> Non
             tensors[f"model.layers.{i}.attention.masked_bias"] = torch.tensor(-1e9)
 
     rewrite_weights(demo_copy, add)
-    engine.core.engine.load(ModelSpec(str(demo_copy), device="cpu"))
+    load(ModelSpec(str(demo_copy), device="cpu"))
 
 
 def test_a_tied_output_layer_may_be_in_the_file_as_well(demo_copy: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_tied_output_layer_may_be_in_the_file_as_well(demo_copy: Path) -> None
 
     rewrite_weights(demo_copy, add)
     for asked in ("none", "nf4", "int8", "torchao-int8"):
-        engine.core.engine.load(ModelSpec(str(demo_copy), asked, device="cpu"))
+        load(ModelSpec(str(demo_copy), asked, device="cpu"))
 
 
 def test_a_hub_id_without_network_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
 def refusal_on(device: str) -> str:
     with pytest.raises(InvalidInput) as caught:
-        engine.core.engine.load(ModelSpec("demo", device=device))
+        load(ModelSpec("demo", device=device))
     return str(caught.value)
 
 
@@ -465,7 +465,7 @@ def test_a_chat_to_a_model_without_a_template_is_refused(demo_copy: Path) -> Non
 def test_a_template_without_an_end_is_given_up(demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     (demo_copy / "chat_template.jinja").write_text(loops)
-    monkeypatch.setattr(engine.core.prompts, "PATIENCE", 0.2)
+    monkeypatch.setattr(engine.core.intake.prompts, "PATIENCE", 0.2)
     with Engine(ModelSpec(str(demo_copy)), SMALL) as model:
         with pytest.raises(InvalidInput, match="the chat template of model takes longer than 0 s for it"):
             model.submit(FOX, GREEDY)

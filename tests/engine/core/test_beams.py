@@ -15,7 +15,7 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.core.stream import Completion
 from engine.models.loading import load
 from engine.trace import Fate, FinishReason, Step
-from tests.engine.tiny_models import VOCABULARY
+from tests.engine.tiny_models import random_prompts
 
 MODELS = ("llama", "qwen3", "mistral", "gemma2", "gemma3", "phi3", "mixtral", "gpt2")
 LENGTHS = (9, 26, 17)  # of prompts, shorter and longer than blocks and windows
@@ -23,8 +23,7 @@ WIDTH, NEW = 4, 14
 
 
 def prompts() -> list[list[int]]:
-    random = torch.Generator().manual_seed(11)
-    return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in LENGTHS]
+    return random_prompts(LENGTHS, seed=11)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, measure
-from engine.trace import FinishReason, Step, Trace
+from engine.trace import FinishReason, Trace
 from engine.trace.column import Array
-from tests.engine.captured_logits import CapturedLogits
-from tests.engine.tiny_models import TINY_MODELS, VOCABULARY
+from tests.engine.captured_logits import answers
+from tests.engine.tiny_models import TINY_MODELS, random_prompts
 
 PROMPT_LENGTHS = (3, 17, 1, 41, 9, 26)  # shorter and longer than a block and a window; one of a single token
 NEW_TOKENS = 24
@@ -23,8 +23,7 @@ BLOCKS = 20  # of 4 tokens, for 241 tokens in all: they cannot all stay
 
 
 def prompts() -> list[list[int]]:
-    random = torch.Generator().manual_seed(7)
-    return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in PROMPT_LENGTHS]
+    return random_prompts(PROMPT_LENGTHS)
 
 
 @dataclass
@@ -81,18 +80,9 @@ def test_a_batch_gives_the_tokens_and_logits_of_transformers(
         memory = BLOCKS * 4 * engine.card.kv_token_bytes
         for depth in (0, 1):
             config = EngineConfig(max_running=5, token_budget=32, block_size=4, kv_memory=memory, depth=depth)
-
-            def stop_one(steps: int) -> None:
-                if steps == 14:
-                    engine.cancel([streams[CANCELLED].request])  # noqa: B023 - called while this config runs
-
-            with CapturedLogits(engine, config, stop_one) as captured:
-                streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
-                completions = [stream.result(timeout=60) for stream in streams]
-                logits = captured.by_request()
-
-            assert measure(captured.trace).preemptions > 0
-            assert max(step.rows for step in captured.trace.steps) >= 3
+            trace, completions, logits = answers(engine, config, prompts(), GREEDY, CANCELLED)
+            assert measure(trace).preemptions > 0
+            assert max(step.rows for step in trace.steps) >= 3
             assert completions[CANCELLED].finish_reason is FinishReason.CANCELLED
             assert 0 < len(completions[CANCELLED].token_ids) < NEW_TOKENS
             for i, completion in enumerate(completions):
@@ -100,7 +90,7 @@ def test_a_batch_gives_the_tokens_and_logits_of_transformers(
                 count = len(completion.token_ids)
                 assert i == CANCELLED or count == NEW_TOKENS
                 assert list(completion.token_ids) == tokens[:count]
-                assert_same(logits[completion.request], reference_logits[:count])
+                assert_same(logits[i], reference_logits[:count])
             assert len({t for c in completions for t in c.token_ids}) >= 10
 
 
@@ -182,13 +172,12 @@ def test_a_prompt_computed_in_parts_gives_the_same_logits_as_in_one(
 ) -> None:
     with Engine(ModelSpec(str(tiny_folder("gemma2")), device="cpu"), threads=1) as engine:
         for budget in (5, 7, 16, 64):
-            with CapturedLogits(engine, EngineConfig(max_running=2, token_budget=budget, block_size=8)) as captured:
-                completion = engine.submit(prompts()[3], GREEDY).result(timeout=60)
-                logits = captured.by_request()
-            parts = [s for s in captured.trace.records if isinstance(s, Step) and s.count[0] > 1]
+            config = EngineConfig(max_running=2, token_budget=budget, block_size=8)
+            trace, (completion,), (logits,) = answers(engine, config, prompts()[3:4], GREEDY)
+            parts = [step for step in trace.steps if step.count[0] > 1]
             assert len(parts) == -(-PROMPT_LENGTHS[3] // budget) - (PROMPT_LENGTHS[3] % budget == 1)
             assert list(completion.token_ids) == expected("gemma2")[3][0]
-            assert_same(logits[completion.request], expected("gemma2")[3][1])
+            assert_same(logits, expected("gemma2")[3][1])
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 16, 64])
@@ -196,15 +185,11 @@ def test_the_size_of_a_block_changes_nothing(
     block_size: int, tiny_folder: Callable[[str], Path], expected: Callable[[str], list[tuple[list[int], Tensor]]]
 ) -> None:
     config = EngineConfig(max_running=6, block_size=block_size)
-    with (
-        Engine(ModelSpec(str(tiny_folder("llama")), device="cpu"), threads=1) as engine,
-        CapturedLogits(engine, config) as captured,
-    ):
-        completions = [s.result(timeout=60) for s in [engine.submit(p, GREEDY) for p in prompts()]]
-        logits = captured.by_request()
-    for completion, (tokens, reference_logits) in zip(completions, expected("llama")):
+    with Engine(ModelSpec(str(tiny_folder("llama")), device="cpu"), threads=1) as engine:
+        _, completions, logits = answers(engine, config, prompts(), GREEDY)
+    for completion, found, (tokens, reference_logits) in zip(completions, logits, expected("llama")):
         assert list(completion.token_ids) == tokens
-        assert_same(logits[completion.request], reference_logits)
+        assert_same(found, reference_logits)
 
 
 def test_logprobs_are_those_of_the_models_own_distribution(

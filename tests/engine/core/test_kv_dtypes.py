@@ -12,9 +12,9 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.config import MODES
 from engine.models.loading import load
 from engine.trace import FinishReason
-from tests.engine.captured_logits import CapturedLogits
+from tests.engine.captured_logits import answers
 from tests.engine.rounded_reference import greedy, rounded_attention
-from tests.engine.tiny_models import VOCABULARY
+from tests.engine.tiny_models import random_prompts
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2", "gemma3", "phi3", "mixtral", "gpt-oss", "gpt2", "gpt-neox"]
 LENGTHS, NEW, CANCELLED = (3, 17, 1, 41, 9), 24, 3
@@ -22,8 +22,7 @@ GREEDY = SamplingParams(max_tokens=NEW, temperature=0, ignore_eos=True)
 
 
 def prompts() -> list[list[int]]:
-    random = torch.Generator().manual_seed(7)
-    found = [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in LENGTHS]
+    found = random_prompts(LENGTHS)
     return [*found, found[1][:16] + found[0]]  # the last begins as another does
 
 
@@ -53,22 +52,14 @@ def test_tokens_are_those_of_transformers_with_rounded_keys_and_values(
             kv_dtype=kv_dtype,
         )
         with Engine(model, threads=1) as engine:
-
-            def stop_one(steps: int) -> None:
-                if steps == 14:
-                    engine.cancel([streams[CANCELLED].request])  # noqa: B023 - called while this config runs
-
-            with CapturedLogits(engine, config, stop_one) as captured:
-                streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
-                completions = [stream.result(timeout=60) for stream in streams]
-                logits = captured.by_request()
-        assert measure(captured.trace).preemptions > 0 or block_size == 16
+            trace, completions, logits = answers(engine, config, prompts(), GREEDY, CANCELLED)
+        assert measure(trace).preemptions > 0 or block_size == 16
         assert completions[CANCELLED].finish_reason is FinishReason.CANCELLED
-        for completion, (tokens, right) in zip(completions, expected):
+        for completion, found, (tokens, right) in zip(completions, logits, expected):
             count = len(completion.token_ids)
             assert list(completion.token_ids) == tokens[:count]
             # A value beside a border between two codes falls to either side of it by the last bit of its product.
-            off = (logits[completion.request] - right[:count]).abs().max() / right.abs().max()
+            off = (found - right[:count]).abs().max() / right.abs().max()
             assert off < 0.03, off
 
 

@@ -10,9 +10,9 @@ from engine import Engine, EngineConfig, ModelSpec, SamplingParams, measure
 from engine.checkpoints import inspect_model
 from engine.models.loading import LoadedModel, load
 from engine.trace.work import count_work
-from tests.engine.captured_logits import CapturedLogits
+from tests.engine.captured_logits import answers
 from tests.engine.rounded_reference import greedy, rounded_attention
-from tests.engine.tiny_models import VOCABULARY, TinyModel, save_tiny_model
+from tests.engine.tiny_models import VOCABULARY, TinyModel, random_prompts, save_tiny_model
 
 LAYERS, SHARED, NEW = 6, 2, 16
 
@@ -52,8 +52,7 @@ def model(folder: Path) -> LoadedModel:
 
 
 def prompts() -> list[list[int]]:
-    random = torch.Generator().manual_seed(7)
-    return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (3, 17, 1, 31, 9)]
+    return random_prompts((3, 17, 1, 31, 9))
 
 
 def test_card_and_fit_count_one_copy(model: LoadedModel, folder: Path) -> None:
@@ -85,21 +84,18 @@ def test_tokens_over_codes_are_those_of_transformers_with_rounded_keys_and_value
 
 def check(model: LoadedModel, how: EngineConfig, expected: list[tuple[list[int], torch.Tensor]], most: float) -> None:
     with Engine(model, threads=1) as engine:
-        with CapturedLogits(engine, how) as captured:
-            params = SamplingParams(max_tokens=len(expected[0][0]), temperature=0, ignore_eos=True)
-            completions = [s.result(timeout=60) for s in [engine.submit(prompt, params) for prompt in prompts()]]
-            logits = captured.by_request() if how.paged else {}
+        params = SamplingParams(max_tokens=len(expected[0][0]), temperature=0, ignore_eos=True)
+        trace, completions, logits = answers(engine, how, prompts(), params)
         if how.paged:
             caches = [*engine.runner.k_caches, *engine.runner.v_caches]
-            header = captured.trace.header
+            header = trace.header
             assert len(caches) == 2 * (LAYERS - SHARED)
             assert sum(cache.nbytes for cache in caches) == header.blocks * how.block_size * header.kv_token_bytes
-            assert measure(captured.trace).preemptions > 0 or how.kv_memory is None
-        step = captured.trace.steps[0]
-        told = count_work(captured.trace.header, [step])
+            assert measure(trace).preemptions > 0 or how.kv_memory is None
+        told = count_work(trace.header, trace.steps[:1])
     assert told.bytes[0] > 0
-    for completion, (tokens, right) in zip(completions, expected):
+    for completion, found, (tokens, right) in zip(completions, logits, expected):
         assert list(completion.token_ids) == tokens
         if how.paged:
-            assert (logits[completion.request] - right).abs().max() < most * right.abs().max()
+            assert (found - right).abs().max() < most * right.abs().max()
     assert len({token for tokens, _ in expected for token in tokens}) > 10

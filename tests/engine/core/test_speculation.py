@@ -64,8 +64,8 @@ def test_a_sampled_token_has_the_models_distribution_where_drafts_are_verified(
         streams = [engine.submit(prompt, params) for _ in range(count)]
         found = Counter(stream.result(timeout=60).token_ids for stream in streams)
         proposed, kept = drafted(engine.trace)
-    assert proposed == count
-    assert 0.3 * count < kept <= count
+    assert 0.9 * count < proposed < count, "a few steps verify nothing: what they cost is measured"
+    assert 0.3 * proposed < kept <= proposed
 
     def likely(ids: list[int]) -> dict[int, float]:
         with torch.inference_mode():

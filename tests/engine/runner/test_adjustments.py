@@ -49,6 +49,7 @@ def ruled_branch(params: SamplingParams, slot: int, seed: int = 0) -> Branch:
     branch = make_branch(params, slot, tokens=PROMPT, seed=seed)
     branch.request.rules = token_rules(params, encode, [EOS], VOCABULARY)
     (branch.matcher,) = GRAMMARS.matchers(params, 1)
+    branch.ruled = branch.request.rules is not None or branch.matcher is not None
     return branch
 
 
@@ -171,7 +172,7 @@ def test_what_was_allowed_and_what_the_model_would_rather_have_said_is_told(
     logits = make_logits(len(ways), VOCABULARY, 4).to(dtype)
     logits[4, EOS] = logits[4, 40] = -50.0
     if temperature == 0:
-        branches[3].request.rules = None  # all greedy: the compiled choice serves
+        branches[3].request.rules, branches[3].ruled = None, False  # all greedy: the compiled choice serves
     sampled = Sampler(len(ways), VOCABULARY, CPU)(logits, branches, places(branches))
     assert sampled.masked is not None
     told = sampled.masked.told()

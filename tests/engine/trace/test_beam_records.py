@@ -8,8 +8,8 @@ import pytest
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace, load_trace, save_trace
 from engine.trace import Ended, Step
-from engine.trace.record_check import RecordCheck
 from engine.trace.records import decode, encode
+from engine.trace.records.check import RecordCheck
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The beams panel: the tree of real searches, as their records and their results tell it."""
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QPoint, QRectF, Qt
 from pytestqt.qtbot import QtBot
@@ -28,13 +26,6 @@ def searched(engine: Engine) -> tuple[Trace, Stream]:
     stream.results(60)
     engine.submit("The sun was", SamplingParams(max_tokens=6, beam_width=2)).results(60)
     return engine.trace, stream
-
-
-@pytest.fixture
-def scope(qtbot: QtBot) -> Iterator[Scope]:
-    scope = Scope()
-    yield scope
-    scope.stop()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from app.inside.kv_map.panel import KvMap
 from app.inside.kv_map.pixels import grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import EMPTY, NO_CACHE
-from app.playback.scope import Scope
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import Header, Step
@@ -75,25 +74,8 @@ def runs(engine: Engine) -> dict[str, Trace]:
 
 
 @pytest.fixture
-def shown(qtbot: QtBot) -> Iterator[Show]:
-    """A KV map of a trace, on screen."""
-    scopes: list[Scope] = []
-
-    def show(trace: Trace, width: int = 640, height: int = 420) -> KvMap:
-        scope = Scope()
-        scopes.append(scope)
-        panel = KvMap(scope)
-        qtbot.addWidget(panel)
-        panel.resize(width, height)
-        panel.show()
-        qtbot.waitExposed(panel)
-        scope.show(trace)
-        scope.catch_up()
-        return panel
-
-    yield show
-    for scope in scopes:
-        scope.stop()
+def shown(open_panel) -> Show:
+    return lambda trace, width=640, height=420: open_panel(KvMap, trace, width, height)
 
 
 def go(panel: KvMap, place: int) -> KvState:

@@ -1,5 +1,5 @@
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -58,13 +58,6 @@ def traces(engine: Engine) -> dict[str, Trace]:
     for stream in streams:
         stream.result(timeout=60)
     return made
-
-
-@pytest.fixture
-def scope(qtbot: QtBot) -> Iterator[Scope]:
-    scope = Scope()
-    yield scope
-    scope.stop()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The bottleneck panel: points as one would reckon them by hand, the limit in words, and the way to a point's step."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 from math import inf
@@ -33,13 +32,6 @@ ROOF = Roof((1000, 1_000_000), (1e9, 1e8), 5e9)
 def run(engine: Engine) -> Trace:
     config = EngineConfig(mode="chunked", max_running=8, token_budget=64)
     return engine.run(load_workload("mixed-lengths", count=8), config).result()
-
-
-@pytest.fixture
-def scope(qtbot: QtBot) -> Iterator[Scope]:
-    scope = Scope()
-    yield scope
-    scope.stop()
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from app.inside.step.panel import BEFORE, NOTHING, StepInspector
 from app.inside.step.story import StepStory, Waste, millis
 from app.inside.step.time_bar import StepBar
 from app.inside.step.times import step_times
-from app.playback.scope import Scope
 from app.plot.patterns import Mark
 from app.refusals import refusal_words
 from app.ui import theme
@@ -83,25 +82,8 @@ Show = Callable[[Trace], StepInspector]
 
 
 @pytest.fixture
-def show(qtbot: QtBot) -> Iterator[Show]:
-    """A panel on a scope of its own, showing a trace."""
-    scopes: list[Scope] = []
-
-    def shown(trace: Trace, width: int = 900, height: int = 260) -> StepInspector:
-        scope = Scope()
-        scopes.append(scope)
-        panel = StepInspector(scope)
-        qtbot.addWidget(panel)
-        panel.resize(width, height)
-        panel.show()
-        qtbot.waitExposed(panel)
-        scope.show(trace)
-        scope.catch_up()
-        return panel
-
-    yield shown
-    for scope in scopes:
-        scope.stop()
+def show(open_panel) -> Show:
+    return lambda trace, width=900, height=260: open_panel(StepInspector, trace, width, height)
 
 
 def go(panel: StepInspector, place: int) -> StepStory:

@@ -1,7 +1,7 @@
 """The timeline panel against the records of real runs, reckoned anew in plain arithmetic."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +19,12 @@ from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.marks import Mark, TimelineMarks
 from app.inside.timeline.panel import TimelinePanel
-from app.inside.timeline.raster import raster
+from app.inside.timeline.picture.raster import raster
+from app.inside.timeline.picture.tracks import crisp, host_shares, stacked, token_scale
 from app.inside.timeline.runs import Shade, TimelineCells
 from app.inside.timeline.steps import LAUNCH, PHASES, TOKENS, TimelineSteps
-from app.inside.timeline.tracks import crisp, host_shares, stacked, token_scale
 from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
-from app.playback.scope import Scope
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
@@ -65,25 +64,8 @@ def params(tokens: int) -> SamplingParams:
 
 
 @pytest.fixture
-def opened(qtbot: QtBot) -> Iterator[Open]:
-    """A panel on a trace, shown and caught up."""
-    scopes: list[Scope] = []
-
-    def open_panel(trace: Trace, width: int = 1000, height: int = 420) -> TimelinePanel:
-        scope = Scope()
-        scopes.append(scope)
-        scope.show(trace)
-        panel = TimelinePanel(scope)
-        qtbot.addWidget(panel)
-        panel.resize(width, height)
-        panel.show()
-        qtbot.waitExposed(panel)
-        scope.catch_up()
-        return panel
-
-    yield open_panel
-    for scope in scopes:
-        scope.stop()
+def opened(open_panel) -> Open:
+    return lambda trace, width=1000, height=420: open_panel(TimelinePanel, trace, width, height)
 
 
 def steps_of(trace: Trace) -> list[Step]:

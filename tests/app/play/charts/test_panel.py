@@ -1,25 +1,12 @@
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.streams.wall import StreamWall
-from app.playback.bridge import Bridge
 from app.ui import theme
 from engine import Trace
 from engine.trace import Telemetry
-
-
-@pytest.fixture
-def charts(qtbot: QtBot, bridge: Bridge) -> LiveCharts:
-    theme.set_theme("dark")
-    charts = LiveCharts(bridge)
-    qtbot.addWidget(charts)
-    charts.resize(280, 560)
-    charts.show()
-    qtbot.waitExposed(charts)
-    return charts
 
 
 def figure(charts: LiveCharts, name: str) -> tuple[str, str]:

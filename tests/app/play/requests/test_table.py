@@ -17,16 +17,6 @@ UP, DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 
 
 @pytest.fixture
-def table(qtbot: QtBot, bridge: Bridge) -> RequestTable:
-    table = RequestTable(bridge)
-    qtbot.addWidget(table)
-    table.resize(1000, 420)
-    table.show()
-    qtbot.waitExposed(table)
-    return table
-
-
-@pytest.fixture
 def busy(qtbot: QtBot, bridge: Bridge, table: RequestTable) -> RequestTable:
     bridge.show(Trace(synthetic_trace(streams=20, tokens_per_second=2000, seconds=4, faults=0.1)))
     qtbot.waitUntil(lambda: bridge.behind == 0)

@@ -4,17 +4,15 @@ import random
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
-from app.play.charts.panel import LiveCharts
-from app.play.requests.table import RequestTable
 from app.play.streams.density import Density
-from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from engine import Trace, load_trace, save_trace
 from engine.trace import Ended, FinishReason, Record, RequestIndex, RequestView, State, Step, Submitted, TallyIndex
+from tests.app.play.streams.card_places import card_rect
 
 LEFT = Qt.MouseButton.LeftButton
 WORDS = {
@@ -24,11 +22,6 @@ WORDS = {
     FinishReason.CANCELLED: "cancelled",
     FinishReason.ERROR: "failed",
 }
-
-
-def card_rect(wall: StreamWall, request: int) -> QRect:
-    """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
-    return wall.cards._rect(wall.cards._place[request])
 
 
 def told_at(record: Record) -> float:
@@ -54,36 +47,6 @@ def told(view: RequestView) -> tuple[object, ...]:
         view.request, view.state, view.reason, view.error, view.computed, view.slot, list(view.tokens), view.text,
         view.ttft, view.tokens_per_second, view.preemptions, view.ended, [sample.text for sample in view.samples],
     )  # fmt: skip
-
-
-@pytest.fixture
-def wall(qtbot: QtBot, bridge: Bridge) -> StreamWall:
-    wall = StreamWall(bridge)
-    qtbot.addWidget(wall)
-    wall.resize(1000, 520)
-    wall.show()
-    qtbot.waitExposed(wall)
-    return wall
-
-
-@pytest.fixture
-def table(qtbot: QtBot, bridge: Bridge) -> RequestTable:
-    table = RequestTable(bridge)
-    qtbot.addWidget(table)
-    table.resize(1000, 420)
-    table.show()
-    qtbot.waitExposed(table)
-    return table
-
-
-@pytest.fixture
-def charts(qtbot: QtBot, bridge: Bridge) -> LiveCharts:
-    charts = LiveCharts(bridge)
-    qtbot.addWidget(charts)
-    charts.resize(280, 560)
-    charts.show()
-    qtbot.waitExposed(charts)
-    return charts
 
 
 Show = Callable[[Trace], Trace]

@@ -1,7 +1,6 @@
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QGuiApplication
-from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.play.streams.card_painter import CardPainter
@@ -12,24 +11,9 @@ from app.ui import theme
 from app.words import state_words
 from engine import Trace
 from engine.trace import FinishReason, Refusal
+from tests.app.play.streams.card_places import card_rect
 
 LEFT = Qt.MouseButton.LeftButton
-
-
-def card_rect(wall: StreamWall, request: int) -> QRect:
-    """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
-    return wall.cards._rect(wall.cards._place[request])
-
-
-@pytest.fixture
-def wall(qtbot: QtBot, bridge: Bridge) -> StreamWall:
-    theme.set_theme("dark")
-    wall = StreamWall(bridge)
-    qtbot.addWidget(wall)
-    wall.resize(1000, 520)
-    wall.show()
-    qtbot.waitExposed(wall)
-    return wall
 
 
 def test_a_card_says_why_the_scheduler_refused_its_request(bridge, tell, story, wall, monkeypatch) -> None:
@@ -189,8 +173,9 @@ def test_the_menu_offers_what_can_be_done_now(tell, story, wall) -> None:
         menu.deleteLater()
         return words
 
-    assert enabled(1) == {"Copy text", "Open transcript", "Follow up", "Regenerate"}
-    assert enabled(2) == {"Open transcript", "Regenerate", "Stop this one"}
+    always = {"Open transcript", "Regenerate", "Compress its prompt …"}
+    assert enabled(1) == always | {"Copy text", "Follow up"}
+    assert enabled(2) == always | {"Stop this one"}
 
 
 def test_few_cards_grow_and_many_stay_readable(tell, story, wall) -> None:

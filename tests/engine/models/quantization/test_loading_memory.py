@@ -4,7 +4,7 @@ import gc
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -45,19 +45,18 @@ def resident() -> int:
     return psutil.Process().memory_info().rss
 
 
-@pytest.fixture
-def memory_as_it_was(folder: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a load that went well, as that imports libraries, which stay."""
-    quantization = request.getfixturevalue("quantization")
-    Engine(ModelSpec(str(folder(quantization)), quantization, device="cpu"), threads=1).close()
-    known, held = tensors(), resident()
-    yield
-    assert tensors() <= known + MIB
-    until = time.monotonic() + 5  # the system is given memory back from time to time, not at once
-    while resident() > held + 64 * MIB and time.monotonic() < until:  # of about 100 to 200 that the model takes
+def leaves_memory_as_it_was(spec: ModelSpec, load: Callable[[], object]) -> None:
+    """After a load that went well, as that imports libraries, which stay. What is lost is lost each time (100
+    to 200 MiB); the allocator keeps some memory now and then, so one time of four without growth is proof."""
+    Engine(spec, threads=1).close()
+    known, grown = tensors(), list[int]()
+    while len(grown) < 4 and (not grown or grown[-1] > 32):
+        held = resident()
+        load()
+        assert tensors() <= known + MIB
         give_back()
-        time.sleep(0.1)
-    assert resident() <= held + 64 * MIB
+        grown.append((resident() - held) // MIB)
+    assert grown[-1] <= 32, f"MiB by which each of the loads grew the process: {grown}"
 
 
 class Cancelling:
@@ -76,21 +75,21 @@ class Cancelling:
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-@pytest.mark.usefixtures("memory_as_it_was")
 def test_a_cancelled_load_leaves_memory_as_it_was(quantization: str, folder: Callable[[str], Path]) -> None:
-    cancelling = Cancelling(0.5)
-    with pytest.raises(LoadCancelled) as kept:
-        Engine(
-            ModelSpec(str(folder(quantization)), quantization, device="cpu"),
-            progress=cancelling, cancelled=cancelling.event, threads=1,
-        )  # fmt: skip
-    assert time.perf_counter() - cancelling.set_at < 5.0  # about one on a quiet machine
-    assert kept.value is not None, "the error is still held, and with it where it came from"
-    assert 0 < cancelling.last < 110 * MIB
+    spec, errors = ModelSpec(str(folder(quantization)), quantization, device="cpu"), list[object]()
+
+    def cancel() -> None:
+        cancelling = Cancelling(0.5)
+        with pytest.raises(LoadCancelled) as caught:
+            Engine(spec, progress=cancelling, cancelled=cancelling.event, threads=1)
+        assert time.perf_counter() - cancelling.set_at < 5.0  # about one on a quiet machine
+        assert 0 < cancelling.last < 110 * MIB
+        errors.append(caught.value)  # still held, and with it where it came from
+
+    leaves_memory_as_it_was(spec, cancel)
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-@pytest.mark.usefixtures("memory_as_it_was")
 def test_a_load_that_fails_at_its_end_leaves_memory_as_it_was(
     quantization: str, folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -100,19 +99,25 @@ def test_a_load_that_fails_at_its_end_leaves_memory_as_it_was(
     state["model.stray.weight"] = torch.zeros(4, 4)
     save_file(state, copy / "model.safetensors", {"format": "pt"})
     del state
-    with pytest.raises(InvalidInput, match=r"unexpected model\.stray\.weight") as kept:
-        Engine(ModelSpec(str(copy), quantization, device="cpu"), threads=1)
-    assert kept.value is not None
+    spec, errors = ModelSpec(str(copy), quantization, device="cpu"), list[object]()
+
+    def fail() -> None:
+        with pytest.raises(InvalidInput, match=r"unexpected model\.stray\.weight") as caught:
+            Engine(spec, threads=1)
+        errors.append(caught.value)
+
+    leaves_memory_as_it_was(ModelSpec(str(folder(quantization)), quantization, device="cpu"), fail)
 
 
-@pytest.mark.parametrize("quantization", ["nf4"])
-@pytest.mark.usefixtures("memory_as_it_was")
-def test_a_model_without_room_for_its_cache_leaves_memory_as_it_was(
-    quantization: str, folder: Callable[[str], Path]
-) -> None:
-    with pytest.raises(InvalidInput) as kept:
-        Engine(ModelSpec(str(folder(quantization)), quantization, device="cpu"), EngineConfig(kv_memory=1), threads=1)
-    assert kept.value is not None
+def test_a_model_without_room_for_its_cache_leaves_memory_as_it_was(folder: Callable[[str], Path]) -> None:
+    spec, errors = ModelSpec(str(folder("nf4")), "nf4", device="cpu"), list[object]()
+
+    def fail() -> None:
+        with pytest.raises(InvalidInput) as caught:
+            Engine(spec, EngineConfig(kv_memory=1), threads=1)
+        errors.append(caught.value)
+
+    leaves_memory_as_it_was(spec, fail)
 
 
 def test_a_cancelled_load_of_a_child_process_ends_the_child_at_once(folder: Callable[[str], Path]) -> None:

@@ -1,0 +1,116 @@
+"""An engine put together: once a load the model and what is measured for it, once a config what steps and plans."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from engine.config.specs import EngineConfig, ModelSpec
+from engine.core import machine
+from engine.core.setup.drafts import Drafts
+from engine.core.setup.memory_breakdown import bill_of
+from engine.core.setup.roof import roof_of
+from engine.core.setup.run_machine import machine_of
+from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.setup.thread_choice import fastest_threads
+from engine.decoding.constraints import Grammars
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.memory.allocator import keep_freed_memory
+from engine.models.loading import LoadedModel, Report, load
+from engine.models.weights import Reporter
+from engine.scheduler.ngram_drafter import NgramDrafter
+from engine.scheduler.scheduler import Scheduler
+from engine.trace.records import Header, MemoryBreakdown, ModelCard
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What an engine has under one config, its pool empty. `depth`: how many steps may be in flight while the next is
+    planned; `draft`: the model that drafts."""
+
+    config: EngineConfig
+    prepared: PreparedRunner
+    scheduler: Scheduler
+    depth: int
+    draft: ModelCard | None
+    bill: MemoryBreakdown
+
+
+class Assembly:
+    """Loads `spec`, on the thread on which the steps will run: each thread that computes has an OpenMP team of its own,
+    and two teams on the same cores halve each other's speed. Its arguments are those of `Engine`."""
+
+    def __init__(
+        self,
+        spec: ModelSpec | LoadedModel,
+        progress: Report | None,
+        cancelled: threading.Event | None,
+        threads: int | None,
+        most_threads: int | None,
+    ) -> None:
+        keep_freed_memory()
+        torch.set_num_threads(threads or min(torch.get_num_threads(), most_threads or torch.get_num_threads()))
+        self.model = model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
+        if model.device.index is not None:
+            torch.cuda.set_device(model.device)  # of this thread
+        self.detokenizers = DetokenizerFactory(model.tokenizer)
+        self.grammars = Grammars(model.tokenizer, model.card.vocabulary, model.eos)
+        self._runtime = max(0, machine.resident() - model.card.weight_bytes)
+        self._threads, self._threads_why = torch.get_num_threads(), "" if threads is None else "as asked"
+        if threads is None and model.device.type == "cpu":
+            self._threads, self._threads_why = fastest_threads(model, self.detokenizers)
+        self.roof = roof_of(model, self._threads)
+        self._drafts, self._make_runner = Drafts(model), RunnerFactory(model, self.detokenizers, self.roof)
+        self._prepared: PreparedRunner | None = None
+
+    def serves(self, config: EngineConfig) -> bool:
+        """Whether the runner there is serves under `config` too; otherwise nobody else may keep it."""
+        return self._prepared is not None and self._prepared.serves(config)
+
+    def __call__(self, config: EngineConfig, say: Reporter | None = None) -> Assembled:
+        """An empty pool and a scheduler, over a runner that is warmed up. Raises InvalidInput for a config that does
+        not fit, and DeviceLost."""
+        say = say or Reporter(None, None)
+        draft = self._drafts(config, say)
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        if not self.serves(config):
+            self._prepared = None  # the old cache is given back before the new one is made
+        prepared = self._prepared = self._prepared or self._make_runner(config, partial(say, "capturing graphs"), draft)
+        card = draft.card_with(config.kv_dtype) if draft is not None else None
+        bill = self._bill(config, prepared, card)
+        prepared.warm_up(config.token_budget)
+        drafter = NgramDrafter() if config.speculation == "ngram" else prepared.draft
+        depth = config.depth if config.depth is not None else ahead
+        return Assembled(config, prepared, prepared.scheduler(config, drafter), depth, card, bill)
+
+    def _bill(self, config: EngineConfig, prepared: PreparedRunner, draft: ModelCard | None) -> MemoryBreakdown:
+        token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes + (draft.kv_token_bytes if draft else 0)
+        pool = prepared.blocks * config.block_size * token_bytes
+        weights = draft.weight_bytes if draft else 0
+        return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
+
+    def header(self, parts: Assembled) -> Header:
+        """The first record of a trace that begins now."""
+        runner, ledger = parts.prepared.runner, parts.scheduler.ledger
+        return Header(
+            model=self.model.card_with(parts.config.kv_dtype),
+            config=parts.config,
+            machine=machine_of(self.model, self._threads, self._threads_why),
+            versions=machine.versions(),
+            created=time.time(),
+            blocks=ledger.pool.total,
+            depth=parts.depth,
+            roof=self.roof,
+            bill=parts.bill,
+            graphs=runner.graphs,
+            graphs_off=runner.graphs_off,
+            mixed_graphs=runner.mixed_graphs,
+            mixed_off=runner.mixed_off,
+            draft=parts.draft,
+            host_blocks=ledger.swapping.total,
+            swap_rate=parts.prepared.host.rate,
+        )

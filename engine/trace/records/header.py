@@ -1,0 +1,137 @@
+"""The first record of a trace: the model, the machine and what the device holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.config.specs import EngineConfig
+
+VERSION = 4  # of the format of records
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """The loaded model: geometry, and bytes of its weights and of one token's K and V over all layers.
+
+    What a step costs is counted from: `body_parameters`, the weights that the layers multiply tokens with, all experts
+    counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
+    `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
+    layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
+    LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
+    `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
+    """
+
+    name: str
+    source: str
+    architecture: str
+    parameters: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    vocabulary: int
+    context: int
+    dtype: str
+    device: str
+    quantization: str
+    weight_bytes: int
+    kv_token_bytes: int
+    chat: bool
+    load_seconds: float = 0.0
+    body_parameters: int = 0
+    expert_parameters: int = 0
+    experts: int = 0
+    active_experts: int = 0
+    head_parameters: int = 0
+    bytes_per_weight: float = 0.0
+    windows: tuple[int, ...] = ()
+    stretched: int = 0
+    kv_dtype: str = ""
+    kv_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the run was made. `memory` and `gpu_memory` in bytes; `threads` as torch used them, and why so many;
+    `kernels`: on a CPU, what computes beside the matrix products, in words."""
+
+    cpu: str
+    cores: int
+    memory: int
+    threads: int
+    gpu: str = ""
+    gpu_memory: int = 0
+    threads_why: str = ""
+    kernels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The most that the device can do, measured at load. `bandwidths[i]`: bytes a second that a copy of a working set
+    of `working_sets[i]` bytes reads and writes, from the smallest set to the largest; `operations`: floating-point
+    operations a second of matrix products in the model's dtype. `seconds`: how long measuring took."""
+
+    working_sets: tuple[int, ...]
+    bandwidths: tuple[float, ...]
+    operations: float
+    seconds: float = 0.0
+
+    def bandwidth_at(self, working_set: float) -> float:
+        """Bytes a second at a working set of so many bytes: between two that were measured in proportion to the
+        logarithm of their size, and beyond them as at the nearest."""
+        return float(np.interp(np.log(max(working_set, 1.0)), np.log(self.working_sets), self.bandwidths))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBreakdown:
+    """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
+
+    `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights.
+    """
+
+    total: int
+    weights: int
+    kv_pool: int
+    activations: int
+    runtime: int
+    other: int
+    free: int
+    graphs: int = 0
+    draft: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
+    rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
+    none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
+    run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
+    and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
+    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did."""
+
+    model: ModelCard
+    config: EngineConfig
+    machine: Machine
+    versions: dict[str, str]
+    created: float
+    blocks: int
+    depth: int
+    roof: Roof | None = None
+    bill: MemoryBreakdown | None = None
+    graphs: tuple[int, ...] = ()
+    graphs_off: str = ""
+    mixed_graphs: tuple[int, ...] = ()
+    mixed_off: str = ""
+    draft: ModelCard | None = None
+    version: int = VERSION
+    host_blocks: int = 0
+    swap_rate: float = 0.0
+
+    @property
+    def kv_token_bytes(self) -> int:
+        """Of one token's K and V, the model's and the draft's."""
+        return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)
