@@ -10,6 +10,7 @@ from app.stage.scene import Scene
 from app.ui.controls import button
 from app.ui.labels import label
 from app.ui.layouts import column, named, row
+from app.ui.line import Line
 from app.ui.zoomed import sized, zoomed
 
 TRY, BACK = "Try it", "Back to the scene"
@@ -41,8 +42,9 @@ class CaptionBar(QFrame):
         self.setAccessibleDescription(KEYS)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.title = label("", "scene", "scene_title")
+        self.title.setMinimumWidth(1)
         self.number = label("", "secondary", "scene_number")
-        self.status = label("", "note", "scene_status")
+        self.status = Line("scene_status", size=12)
         self.caption, self.pointed = told("caption", "scene_caption"), told("pointed", "scene_pointed")
         self.question = told("question", "scene_question")
         self.previous = self._button("scene_previous", "‹  Previous", lambda: self.moved.emit(-1), "Page up")
@@ -62,7 +64,7 @@ class CaptionBar(QFrame):
         on = row(self.previous, self.next, spacing=8)
         other = row(self.try_button, self.copy, self.leave, spacing=4)
         self.setLayout(zoomed(row((words, 1), column(on, other, None, spacing=8)), (16, 10, 12, 10), 20))
-        sized(self, least_height=164)
+        sized(self, least_height=136)
 
     def _button(self, name: str, text: str, act: Callable[[], object], tip: str, role: str = "") -> QPushButton:
         return button(name, text, lambda checked=False: act(), role=role, tip=tip)
@@ -89,8 +91,7 @@ class CaptionBar(QFrame):
 
     def say(self, words: str) -> None:
         """What the scene is doing."""
-        if words != self.status.text():
-            self.status.setText(words)
+        self.status.say(words)
 
     def say_trying(self, trying: bool) -> None:
         """Whether the person has the controls."""

@@ -50,7 +50,7 @@ class RaceShow:
             await until(lambda: page.race.phase is Phase.OVER or bool(refused) or given_up())
             if given_up():
                 page.stop()
-                await until(lambda: not page.race.busy)
+                await until(lambda: not page.race.busy or session.closing)
                 return ""
         finally:
             page.race.refused.disconnect(refuse)

@@ -7,17 +7,20 @@ from time import perf_counter
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.play.layout import AREAS, FOOT, RIGHT
+from app.play.layout import AREAS, FOOT, RIGHT, WIDE
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.playback.cursor_bar import SPEEDS
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene, shares
 from app.stage.show import GivenUp, set_speed, until
+from app.ui import theme
+from app.ui.layouts import steady
 from app.words import sentence
 from engine import EngineConfig, InvalidInput, Submission, Workload, load_workload
 from engine.compare import parse_lane
 
+TALL = 600  # pixels of the design: a window's height from which on streams stand above the panels at the foot
 ACROSS, DOWN = 0.56, 0.62  # of the area, for what stands at the right and at the foot
 
 
@@ -27,8 +30,10 @@ class RunShow:
         self._workload: Workload | None = None
 
     def arrange(self) -> None:
-        """The scene's panels around the streams, and nothing else."""
+        """The scene's panels around the streams, and nothing else. Where there is little room, panels stand behind
+        each other, and the streams make way for those at the foot."""
         page, area = self._page, self._page.area
+        steady(area)
         shown = [name for name in self._scene.panels if name in page.docks]
         page.composer.hide()
         for name, dock in page.docks.items():
@@ -39,8 +44,15 @@ class RunShow:
         foot = [page.docks[name] for name in shown if AREAS.get(name, RIGHT) is FOOT]
         for above, below in pairwise(right):
             area.splitDockWidget(above, below, Qt.Orientation.Vertical)
+        wide, tall = page.width() >= theme.px(WIDE), page.window().height() >= theme.px(TALL)
         for left, beside in pairwise(foot):
-            area.splitDockWidget(left, beside, Qt.Orientation.Horizontal)
+            if wide:
+                area.splitDockWidget(left, beside, Qt.Orientation.Horizontal)
+            else:
+                area.tabifyDockWidget(left, beside)
+        for dock in foot[:1]:
+            dock.raise_()
+        page.wall.setVisible(tall or not foot)
         if right:
             area.resizeDocks(right[:1], [round(ACROSS * area.width())], Qt.Orientation.Horizontal)
             area.resizeDocks(right, [area.height() // len(right)] * len(right), Qt.Orientation.Vertical)
@@ -79,7 +91,7 @@ class RunShow:
             session.submit_failed.disconnect(refuse)
         if given_up():
             session.stop()
-            await until(lambda: not self._bridge.busy)
+            await until(lambda: not self._bridge.busy or session.closing)
         return refused[0] if refused else ""
 
     def _sized(self, config: EngineConfig, workload: Workload) -> EngineConfig:
@@ -150,6 +162,7 @@ class RunShow:
 
     def put_back(self) -> None:
         self._page.composer.show()
+        self._page.wall.show()
 
     def hand_over(self) -> None:
         """The usual panels, with the scene's in front, its settings in the forms and its prompts below."""

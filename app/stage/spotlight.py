@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QVariantAnimation
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QScrollArea, QStyle, QWidget
+from PySide6.QtWidgets import QDockWidget, QScrollArea, QStyle, QWidget
 
 from app.ui import theme
 
@@ -25,7 +25,9 @@ def in_sight(widget: QWidget, over: QWidget) -> QRect:
 
 
 def reveal(widget: QWidget) -> None:
-    """Scrolls to a widget, where it stands on a scrolled area."""
+    """Scrolls to a widget, where it stands on a scrolled area; a dock behind others comes to the front."""
+    if isinstance(widget, QDockWidget):
+        widget.raise_()
     parent = widget.parentWidget()
     while parent is not None:
         if isinstance(parent, QScrollArea):
@@ -43,7 +45,7 @@ class Spotlight(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.target = QRect()
-        self._lit = QRect()
+        self.lit = QRect()
         self._moving = QVariantAnimation(self, duration=MOVE_MS)
         self._moving.valueChanged.connect(self._on_moved)
         self.hide()
@@ -61,7 +63,7 @@ class Spotlight(QWidget):
             if from_nothing or not self.animated:
                 self._on_moved(target)
             else:
-                self._moving.setStartValue(self._lit)
+                self._moving.setStartValue(self.lit)
                 self._moving.setEndValue(target)
                 self._moving.start()
         if not self.target.isEmpty():
@@ -70,7 +72,7 @@ class Spotlight(QWidget):
 
     def put_out(self) -> None:
         self._moving.stop()
-        self.target = self._lit = QRect()
+        self.target = self.lit = QRect()
         self.hide()
 
     @property
@@ -79,13 +81,13 @@ class Spotlight(QWidget):
         return self.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, self) > 0
 
     def _on_moved(self, lit: QRect) -> None:
-        self._lit = lit
+        self.lit = lit
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, tokens = QPainter(self), theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        lit, dimmed, corner = QRectF(self._lit).adjusted(1, 1, -1, -1), QPainterPath(), theme.px(ROUND)
+        lit, dimmed, corner = QRectF(self.lit).adjusted(1, 1, -1, -1), QPainterPath(), theme.px(ROUND)
         dimmed.addRect(QRectF(self.rect()))
         hole = QPainterPath()
         hole.addRoundedRect(lit, corner, corner)

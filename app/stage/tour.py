@@ -137,7 +137,8 @@ class Tour(QObject):
         why = await show.play(self._given_up)
         self.live = False
         if why and not self._given_up():
-            self._bar.say(f"This scene could not be played. {sentence(why)}")
+            self._bar.say("")
+            self._bar.point(f"This scene could not be played. {sentence(why)}")
         if why or self._given_up():
             return
         self.due = show.due()
