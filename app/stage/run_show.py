@@ -42,16 +42,18 @@ class RunShow:
             dock.setVisible(name in shown)
         right = [page.docks[name] for name in shown if AREAS.get(name, RIGHT) is RIGHT]
         foot = [page.docks[name] for name in shown if AREAS.get(name, RIGHT) is FOOT]
-        for above, below in pairwise(right):
-            area.splitDockWidget(above, below, Qt.Orientation.Vertical)
         wide, tall = page.width() >= theme.px(WIDE), page.window().height() >= theme.px(TALL)
-        for left, beside in pairwise(foot):
-            if wide:
-                area.splitDockWidget(left, beside, Qt.Orientation.Horizontal)
-            else:
-                area.tabifyDockWidget(left, beside)
-        for dock in foot[:1]:
-            dock.raise_()
+        for docks, room, orientation in (
+            (right, tall, Qt.Orientation.Vertical),
+            (foot, wide, Qt.Orientation.Horizontal),
+        ):
+            for first, second in pairwise(docks):
+                if room:
+                    area.splitDockWidget(first, second, orientation)
+                else:
+                    area.tabifyDockWidget(first, second)
+            for dock in docks[:1]:
+                dock.raise_()
         page.wall.setVisible(tall or not foot)
         if right:
             area.resizeDocks(right[:1], [round(ACROSS * area.width())], Qt.Orientation.Horizontal)

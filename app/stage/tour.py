@@ -15,6 +15,7 @@ from app.stage.scene import Scene, point_at
 from app.stage.show import Show
 from app.stage.spotlight import Spotlight, in_sight, reveal
 from app.stage.stage import Stage
+from app.ui.layouts import steady
 from app.words import sentence
 
 TICK_MS = 50
@@ -51,7 +52,6 @@ class Tour(QObject):
         bar.tried.connect(self.try_it)
         bar.toggled.connect(self.toggle)
         bar.left.connect(self.leave)
-        bar.show()
 
     @property
     def scene(self) -> Scene:
@@ -130,6 +130,8 @@ class Tour(QObject):
         self.spotlight.put_out()
         if self.show is not None:
             self.show.put_back()
+        steady(self._stage.pages)
+        self._bar.show()
         show = self.show = self._open(self.scene)
         self._bar.show_scene(self.scene, number + 1, len(self.scenes))
         self._bar.say(LIVE)

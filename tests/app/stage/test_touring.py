@@ -85,7 +85,6 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
 
     (tmp_path / "scenes").mkdir()
     tour = begin(window, scenes(tmp_path / "scenes", RUN, LONG, TINY))
-    assert bar.isVisible()
     seen: list[tuple[str, int]] = []
 
     def held() -> bool:
@@ -96,6 +95,7 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
 
     qtbot.waitUntil(held, timeout=WAIT)
     assert [each for each in seen if each[0]] == [("First.", 1), ("Last.", -1)], "one after the other, as it is played"
+    assert bar.isVisible()
     assert not window.bridge.scope.playing
     assert {name for name, dock in page.docks.items() if dock.isVisible()} == {"timeline", "kv_map"}
     assert session.card is not None
