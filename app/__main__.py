@@ -1,5 +1,5 @@
-"""The command line: batchscope [window], run, compare, sweep, replay, tour, models, fit, quantize, quality, bench,
-doctor.
+"""The command line: batchscope [window], run, compare, sweep, compress, replay, tour, models, fit, quantize, quality,
+bench, doctor.
 
 What is imported on top is little, so that Ctrl+C finds `main` from the start.
 """
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ImportError as error:
         if "cannot open shared object file" not in str(error):
             raise
-        from app.cli.qt_findings import qt_failure
+        from app.cli.doctor.qt import qt_failure
 
         return _ended(qt_failure(str(error)).words, 2)
 
@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep, tour
+    from app.cli import bench, compare, compress, doctor, fit, models, quality, quantize, replay, run, sweep, tour
     from app.cli.options import engine_options, model_options
 
     top = Parser(
@@ -119,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
-    for command in (run, compare, sweep, replay, tour, models, quantize, quality, fit, bench, doctor):
+    for command in (run, compare, sweep, compress, replay, tour, models, quantize, quality, fit, bench, doctor):
         command.add(commands)
     return top
 
@@ -137,7 +137,7 @@ def open_window(options: argparse.Namespace) -> int:
             from app.window.offscreen import play_demo
         return play_demo(spec, config)
     with uninterrupted():
-        from app.cli.qt_findings import lost_libraries, qt_failure
+        from app.cli.doctor.qt import lost_libraries, qt_failure
         from app.window.application import open_window as show
     if lost := lost_libraries():  # Qt would end the process without naming the packages
         print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)

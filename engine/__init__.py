@@ -6,6 +6,7 @@ Importing it is light: `Engine`, which needs torch, is loaded on first use.
 from typing import TYPE_CHECKING
 
 from engine.compare import Lane, Race, Sweep, compare_race, parse_lanes
+from engine.compression import compare_compressed, compress
 from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.core import Completion, Delta, EngineProcess, Run, Stream, __getattr__
 from engine.quality import measure_quality, quantize_to_awq

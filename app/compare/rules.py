@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import Limits, RaceChoice
 from app.ui.controls import DropDown, Number
-from app.ui.form import Field, Form
+from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
 from app.ui.layouts import fill
 from app.ui.popover import Popover

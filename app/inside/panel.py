@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolBut
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.export import ExportMenu, picture_entries, text_entry
-from app.ui.fact_table import FactTable
-from app.ui.facts import Facts
 from app.ui.labels import label
 from app.ui.line import Line
+from app.ui.tables.fact_table import FactTable
+from app.ui.tables.facts import Facts
 from engine.trace import Record
 
 CHUNK = 8  # records between looks at the clock

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 from app.models.items import Item, Mark, RowKey, Section, matches
 from app.session.session import Session, SessionState
 from app.ui import theme
-from app.ui.column_model import Column, ColumnModel, Index
 from app.ui.font_face import Face
+from app.ui.tables.columns import Column, ColumnModel, Index
 
 ROW, HEAD = 46, 30  # heights in pixels of the design
 

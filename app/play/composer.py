@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -21,13 +22,16 @@ from app.ui.line import Line
 from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
+from engine.config import Prompt
 from engine.trace import ModelCard
 from engine.workloads import Arrival, counter_for, read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
 FILE, FILE_SAID = "Take prompts from a file: a line each, JSON, or a workload", "Take prompts from a file"
+COMPRESS = "Compress the prompt: strike out what says the least, and see what that changes"
 FILE_TITLE = "Open a file of prompts"
+LARGE = 1.75  # of the zoom
 ENDINGS = "*.txt *.jsonl *.json *.toml *.md *.prompts"
 FILES = (f"Prompts ({ENDINGS})", "All files (*)")
 
@@ -49,6 +53,7 @@ class Composer(QFrame):
     """Turns what is written into submissions and sends them through the session. The text stays after sending."""
 
     path_dropped = Signal(object)  # Path: a prompt file or a model folder
+    compression_asked = Signal(object)  # Prompt
 
     def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
         super().__init__()
@@ -70,6 +75,7 @@ class Composer(QFrame):
         self.chat = toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
         self.each_line = toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
         self.file = button("composer_file", "File …", self.choose_file, role="quiet", tip=FILE, said=FILE_SAID)
+        self.compress = button("composer_compress", act=self.ask_compression, role="quiet", tip=COMPRESS, said=COMPRESS)
         self.drop_file = button("composer_drop_file", act=self._on_drop_file, role="quiet")
         self.drop_file.hide()
         self.count = Number("composer_count", 1, 256, DEFAULT_COUNT)
@@ -93,7 +99,7 @@ class Composer(QFrame):
         name.setContentsMargins(0, 3, 0, 0)  # on the line of the text beside it
         system = row((name, 0, Qt.AlignmentFlag.AlignTop), (self.system, 1), spacing=8)
         self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
-        quiet = self.use_system, self.chat, self.each_line, self.file
+        quiet = self.use_system, self.chat, self.each_line, self.file, self.compress
         foot = row(self.drop_file, (self.summary, 1), (self.message, 1), *quiet, spacing=2)
         self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
         self.field.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked
@@ -120,6 +126,8 @@ class Composer(QFrame):
         self._session.submit_failed.connect(lambda message: self._complain(sentence(message)))
         self._session.submitted.connect(lambda ids: self._complain(""))
         self._bridge.busy_changed.connect(self._on_busy)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
 
     # -- what is written ------------------------------------------------------------------------------------------
 
@@ -171,6 +179,34 @@ class Composer(QFrame):
         self.drop_file.setToolTip("Click to go back to the written prompt")
         self.count.setValue(1)
         self._show_file()
+
+    def ask_compression(self) -> None:
+        """Of the prompt that is written, or of the first where there are several."""
+        try:
+            (first, *_) = replace(self.draft(), count=1).submissions(self._params())
+        except InvalidInput as error:
+            self._complain(sentence(str(error)))
+            return
+        self.compression_asked.emit(first.prompt)
+
+    def use(self, prompt: Prompt) -> None:
+        """Takes a prompt in place of what is written, which undo brings back; a conversation as it is."""
+        messages = [part for part in prompt if isinstance(part, dict)]
+        *system, last = messages or [{"role": "user", "content": str(prompt)}]
+        if self._file or [m["role"] for m in system] not in ([], ["system"]) or last["role"] != "user":
+            self.use_system.setChecked(False)  # it has its own
+            self.take("compressed prompt", [Arrival(0.0, prompt)])
+            return
+        if self.chat.isEnabled():
+            self.chat.setChecked(bool(messages))
+        self.each_line.setChecked(False)
+        self.prompt.replace_text(last["content"])
+        if system:
+            self.use_system.setChecked(True)
+            self.system.replace_text(system[0]["content"])
+        elif messages:
+            self.use_system.setChecked(False)
+        self.prompt.setFocus()
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -234,6 +270,10 @@ class Composer(QFrame):
             self.chat.setToolTip(f"{card.name} has no chat template: prompts go in as they stand")
         elif not self.chat.isChecked() and storage.settings().value("composer/chat", "true") == "true":
             self.chat.setChecked(True)
+
+    def _on_theme(self) -> None:
+        """At twice the size there is no room for another word on a projector."""
+        self.compress.setText("Compress …" if theme.zoom() < LARGE else "✂")
 
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)

@@ -25,7 +25,8 @@ from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column, held
-from engine.trace import Header
+from engine.config import Prompt
+from engine.trace import Header, RequestView
 
 LAYOUT_KEY = "play/layout"
 INSIDE_KEY = "play/inside"
@@ -75,6 +76,10 @@ class PlayPage(QWidget):
         self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
+        self.composer.compression_asked.connect(self.compress)
+        self.wall.cards.compression_requested.connect(
+            lambda request: self.compress(prompt_of(bridge.requests[request]))
+        )
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
     def _on_state(self, state: SessionState) -> None:
@@ -140,6 +145,14 @@ class PlayPage(QWidget):
         self.run.hide()
         self._engine_setup.show()
 
+    def compress(self, prompt: Prompt) -> None:
+        """Asks how a prompt is to be compressed, and shows what that changes."""
+        from app.compression.dialog import CompressionDialog
+
+        dialog = CompressionDialog(self.window(), self._session, prompt)
+        dialog.use_asked.connect(self.composer.use)
+        dialog.open()
+
     def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
         """What the cursor can be told: words, key, and what it does."""
         scope = self._bridge.scope
@@ -200,3 +213,8 @@ class PlayPage(QWidget):
         if self._awaited in self._bridge.requests:
             request, self._awaited = self._awaited, -1
             self._on_opened(request)
+
+
+def prompt_of(view: RequestView) -> Prompt:
+    """A request's prompt as it was given: its messages, or its text."""
+    return list(map(dict, view.messages)) if view.messages else view.prompt

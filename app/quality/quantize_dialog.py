@@ -17,11 +17,11 @@ from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.dialog import Dialog
+from app.ui.forms.text_choice import TextChoice
 from app.ui.labels import Note, Row
 from app.ui.layouts import fill, held, row
 from app.ui.line import Line
 from app.ui.progress import Progress
-from app.ui.text_choice import TextChoice
 from app.words import bytes_words, left_words, model_words, sentence
 from engine import ModelSpec, quantize_to_awq
 from engine.checkpoints import cached_models, shipped_models

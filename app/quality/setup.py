@@ -12,9 +12,9 @@ from app.quality.subject import Subject, Way
 from app.ui import theme
 from app.ui.controls import Number, button
 from app.ui.flow_layout import Flow
+from app.ui.forms.text_choice import TextChoice
 from app.ui.labels import label
 from app.ui.layouts import column
-from app.ui.text_choice import TextChoice
 from app.ui.tick_box import TickBox
 from app.words import bytes_words, counted, sentence
 from engine.quality import suited_text

@@ -9,8 +9,8 @@ from app.plot.marks import draw_scheme
 from app.quality import words
 from app.quality.words import QualityTable, best_of, change_words, facts_words, precision, rows_of, value_of, way_words
 from app.ui import theme
-from app.ui.column_model import ACROSS, DOWN, UP, Column, Role, SortedModel
-from app.ui.table_view import PAD, Cells, TableView
+from app.ui.tables.columns import ACROSS, DOWN, UP, Column, Role, SortedModel
+from app.ui.tables.view import PAD, Cells, TableView
 from app.words import sentence
 from engine.config import SCHEMES
 from engine.quality import QualityReport, QualityRow

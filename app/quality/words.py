@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, duration, number
 from engine.config import SCHEMES
 from engine.quality import QualityReport, QualityRow

@@ -88,7 +88,8 @@ class Session(QObject):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
-        self.steering = Steering(lambda: self._engine if self.ready else None, self.off_thread)
+        self.live: Callable[[], EngineFace | None] = lambda: self._engine if self.ready else None  # that takes requests
+        self.steering = Steering(self.live, self.off_thread)
         self._restarted = -math.inf  # when it was last started again by itself
         self._death = ""  # the words with which the last engine died
         self._watch = QTimer(self, interval=WATCH_MS)

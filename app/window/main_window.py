@@ -86,8 +86,7 @@ class MainWindow(QMainWindow):
 
     def fit_screen(self) -> None:
         """No larger than the screen it will be on, with room for the frame around it."""
-        there = self.screen().availableGeometry().size()
-        self.resize(self.size().boundedTo(there - QSize(0, FRAME)))
+        self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
     def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
@@ -131,6 +130,7 @@ class MainWindow(QMainWindow):
         add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
         self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
+        add("Compress the prompt …", composer.ask_compression)
         self.tour_action = add("Take the tour", self.touring.ask)
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")

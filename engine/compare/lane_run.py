@@ -9,7 +9,7 @@ from engine.compare.lane import Lane
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import EngineConfig
 from engine.core.face import EngineFace
-from engine.core.others import OthersMeter
+from engine.core.machine.others import OthersMeter
 from engine.core.run import Run
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason

@@ -202,6 +202,10 @@ class SamplingParams:
     mapping of token ids, or pairs) is added to logits. The tokens of `bad_words`, as they are written at a text's
     beginning and after a space, are never completed.
 
+    `prompt_logprobs` (paged modes) asks for the log-probability of each of the prompt's tokens but the first, given
+    those before it, with that many alternatives: None for none of it, 0 for the tokens' own alone. Such a request reads
+    no cached prefix.
+
     The output follows one grammar at most: `regex`, a regular expression for all of it; `choices`, texts of which it is
     one; or `json_schema` (a mapping, its text, or a pydantic model), kept as its text: then it is JSON on one line with
     the separators of `json.dumps`. Where max_tokens cut it off, the grammar is not complete.
@@ -229,6 +233,7 @@ class SamplingParams:
     regex: str | None = None
     choices: tuple[str, ...] = ()
     json_schema: str | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -249,6 +254,8 @@ class SamplingParams:
         if self.seed is not None:
             whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
         whole("logprobs", self.logprobs, 0, 20)
+        if self.prompt_logprobs is not None:
+            whole("prompt_logprobs", self.prompt_logprobs, 0, 20, "must be None (off), or a whole number from 0 to 20")
         whole("n", self.n, 1, MOST_SAMPLES)
         self._check_rules()
         self._check_beams()
@@ -267,6 +274,8 @@ class SamplingParams:
         rules = ("frequency_penalty", "presence_penalty", "min_tokens", "logit_bias", "bad_words")
         for name in (*rules, "regex", "choices", "json_schema"):
             check(not getattr(self, name), name, getattr(self, name), weighs.replace("leave it 1", "leave it out"))
+        told = "a beam search tells nothing of its prompt; leave it out, or beam_width at 1"
+        check(self.prompt_logprobs is None, "prompt_logprobs", self.prompt_logprobs, told)
         object.__setattr__(self, "temperature", 0.0)
 
     @property

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.face import EngineFace
 from engine.core.machine import processor_name, usable_cores
-from engine.core.nvml import Card, cards, nvidia_driver
+from engine.core.machine.nvml import Card, cards, nvidia_driver
 from engine.core.process import EngineProcess
 from engine.core.run import Run
 from engine.core.stream import Completion, Delta, Stream

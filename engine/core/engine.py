@@ -20,6 +20,7 @@ from engine.core.faults import DeviceLost
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.machine import Gauge
+from engine.core.prompt_record import tell_prompts
 from engine.core.recovery import Recovery
 from engine.core.setup.assembly import Assembled, Assembly
 from engine.core.setup.card import card_of
@@ -162,7 +163,8 @@ class Engine(EngineFace):
     def enqueue(self, prepared: Sequence[Prepared], more: bool = False) -> None:
         """Queues them. Where the engine was closed or began another trace meanwhile, they end as cancelled."""
         for p in prepared:
-            p.router.trace.append(p.record)
+            for record in p.records:
+                p.router.trace.append(record)
 
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
@@ -267,6 +269,9 @@ class Engine(EngineFace):
             return
         begun = time.perf_counter()
         rows = launched.plan.rows
+        if launched.plan.scored:
+            for record in tell_prompts(launched, self.scheduler, self._assembly.detokenizers, begun - self._origin):
+                self.trace.append(record)
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         if (speculation := self.scheduler.speculation) is not None:
             speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)

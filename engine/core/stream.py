@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from engine.trace.metrics import RequestMetrics
-from engine.trace.records import Ended, FinishReason, Record, Step
+from engine.trace.records import Ended, FinishReason, PromptScored, Record, Step
 from engine.trace.trace import Trace
 
 Cancel = Callable[[list[int], Trace], None]  # an engine's: ends requests of that trace
@@ -23,10 +23,19 @@ class Delta(NamedTuple):  # made by the hundred in every step
     sample: int = 0
 
 
+class PromptToken(NamedTuple):
+    """A token of a prompt, its log-probability given those before it, and the likeliest there with theirs."""
+
+    token: int
+    logprob: float
+    alternatives: tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One sample of a request that is over. Of a beam search they come best first, and each has a `score`: the sum of
-    its log-probabilities over its length to the power of the length penalty."""
+    its log-probabilities over its length to the power of the length penalty. `prompt_logprobs`, where they were asked
+    for and the prompt was computed: of each of its tokens, None for the first."""
 
     request: int
     text: str
@@ -37,6 +46,7 @@ class Completion:
     metrics: RequestMetrics
     sample: int = 0
     score: float | None = None
+    prompt_logprobs: tuple[PromptToken | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class Stream:
         self.samples, self._trace = ticket.samples, trace
         self._cancel: Cancel | None = cancel  # whose engine lives until this is over, whoever lets go of it
         self.deltas: list[Delta] = []
+        self.prompt_scored: PromptScored | None = None  # where it was asked for, before the request ends
         self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
         self._waiting = 0  # readers that wait, or are about to see whether they must
@@ -153,7 +164,20 @@ class Stream:
         metrics = RequestMetrics.of(self.submitted, self.prompt_tokens, [times])
         text, ended = "".join(d.text for d in deltas), self._ended[sample]
         ids, logprobs = tuple(i for d in deltas for i in d.token_ids), tuple(p for d in deltas for p in d.logprobs)
-        return Completion(self.request, text, ids, logprobs, ended.reason, ended.error, metrics, sample, ended.score)
+        told = prompt_tokens(self.prompt_scored) if self.prompt_scored is not None else None
+        how = ended.reason, ended.error, metrics, sample, ended.score
+        return Completion(self.request, text, ids, logprobs, *how, told)
+
+
+def prompt_tokens(scored: PromptScored) -> tuple[PromptToken | None, ...]:
+    """The record as its caller has it."""
+    shape = len(scored.logprob), scored.alternatives
+    ids, logprobs = scored.alt_token.reshape(shape).tolist(), scored.alt_logprob.reshape(shape).tolist()
+    own = zip(scored.token[1:].tolist(), scored.logprob.tolist())
+    return None, *(
+        PromptToken(token, logprob, tuple(zip(others, theirs)))
+        for (token, logprob), others, theirs in zip(own, ids, logprobs)
+    )
 
 
 class StreamRouter:
@@ -184,6 +208,9 @@ class StreamRouter:
                     stream.end(record)
                     if stream.done:
                         del self.streams[record.request]
+            case PromptScored():
+                if (stream := self.streams.get(record.request)) is not None:
+                    stream.prompt_scored = record
             case _:
                 pass
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from engine.core.inbox import Ask, Inbox
 from engine.core.machine import Gauge
-from engine.core.nvml import Card
+from engine.core.machine.nvml import Card
 from engine.memory.allocator import release_references
 
 TELEMETRY_INTERVAL = 0.5  # seconds

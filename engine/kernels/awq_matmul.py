@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, tl
-from engine.kernels.tilings import device_facts
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it

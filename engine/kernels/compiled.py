@@ -26,11 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import SHORT, PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
+from engine.kernels.attention.tilings import Rows
 from engine.kernels.awq_matmul import awq_matmul, awq_unpack
 from engine.kernels.jit import Launch, launched
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import SHORT, PackedRows
-from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
@@ -39,7 +40,6 @@ from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
-from engine.kernels.tilings import Rows
 
 _KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from engine.kernels.options import Options
+from engine.kernels.attention.options import Options
 
 NAME = "batchscope"
 CACHE = "_cache"  # an attribute of attention layers: whose keys and values theirs are, counted without repeats

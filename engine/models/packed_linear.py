@@ -35,6 +35,16 @@ class Packed(Protocol):
         """`[..., columns]` of `[..., depth]`."""
 
 
+class HeldByLayers:
+    """What is multiplied is that of the layers, and they tell of it."""
+
+    __slots__ = ()
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """`weight` in a layout of its own, beside its bias."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.attention.options import Options
 from engine.kernels.cpu.blocks import PrefillRow, prefill_attention
-from engine.kernels.options import Options
 from engine.kernels.quantized_kv import CODES, rounded
 
 

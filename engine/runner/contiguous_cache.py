@@ -6,7 +6,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from engine.kernels.padded import NEVER
+from engine.kernels.attention.padded import NEVER
 from engine.models.loading import LoadedModel
 from engine.runner.launched_step import to_device
 from engine.scheduler.request import Branch

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.runner.prompt_scores import Scored
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
 
@@ -145,6 +146,7 @@ class LaunchedStep:
     graph: int = 0
     device: float = 0.0
     swapping: float = 0.0
+    _scored: Scored | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
@@ -158,6 +160,15 @@ class LaunchedStep:
         """Takes the step's tokens, and starts their way to the host where they are not there yet."""
         there = sampled.tokens.device.type == "cpu"
         self._sampled = sampled if there else sampled.sent()
+
+    def keep_scores(self, scored: Scored) -> None:
+        """Likewise what the step tells of prompts."""
+        self._scored = scored if scored.logprobs.device.type == "cpu" else Scored(*map(_sent, scored))
+
+    def tell_scores(self) -> None:
+        """Tells requests what the step says of their prompts; `read` has waited for it."""
+        if self._scored is not None:
+            self._scored.tell(self.plan.scored)
 
     def read(self) -> Results:
         """Waits for the device and copies the tokens to the host."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from engine.kernels.packed_rows import SHORT
+from engine.kernels.attention.packed_rows import SHORT
 from engine.scheduler.plan import Row
 
 ALIGNED = 4  # words, to a multiple of which each part begins: 16 bytes

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.kernels.padded import attention, causal_attention, left_padded_bias
+from engine.kernels.attention.padded import attention, causal_attention, left_padded_bias
 from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
 from engine.runner.contiguous_cache import ContiguousCache

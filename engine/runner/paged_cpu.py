@@ -150,7 +150,7 @@ class PagedRunner(Runner):
         self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
-        if self._replays(rows, sum(row.samples for row in sampling)):
+        if not plan.scored and self._replays(rows, sum(row.samples for row in sampling)):
             return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
@@ -162,6 +162,8 @@ class PagedRunner(Runner):
             if row.fed:
                 fed.append((len(ids) - 1, row.slot))
             last += range(len(ids) - row.samples, len(ids))
+        if plan.scored:
+            last += plan.scored_places()
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
         return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))

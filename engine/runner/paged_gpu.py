@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
+from engine.kernels.attention.packed_rows import PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.codes import allocate
-from engine.kernels.packed_rows import PackedRows
-from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
@@ -123,7 +123,7 @@ class GpuRunner(Runner):
         decoding = all(row.kind is Kind.DECODE and row.count == 1 and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)
-        return self._next(rows) if decoding else self._packed(rows)
+        return self._next(rows) if decoding else self._packed(rows, plan.scored_places() if plan.scored else ())
 
     def _begin(self, rows: Sequence[Row]) -> None:
         """The sampler was told when the step was laid out."""
@@ -159,10 +159,10 @@ class GpuRunner(Runner):
         logits, slots, positions = self._decode(count), self._rows.row_slots[:count], self._contexts[:count]
         return Drawn(logits, self._draws.draw(logits, slots, positions, self._last_token))
 
-    def _packed(self, rows: Sequence[Row]) -> Inputs:
-        """Rows of any lengths."""
+    def _packed(self, rows: Sequence[Row], scored: Sequence[int]) -> Inputs:
+        """Rows of any lengths; the logits of the tokens at the `scored` places come after those that are drawn by."""
         sampling = [row for row in rows if row.samples]
-        size = self._mixed.size_for(sum(row.count for row in rows))
+        size = 0 if scored else self._mixed.size_for(sum(row.count for row in rows))
         shape = self._mixed_shape(size) if size else PackedShape.of(rows)
         words = shape.filled(rows, self._rows.dummy_slot)
         self._rows.set_lengths(rows)
@@ -178,6 +178,8 @@ class GpuRunner(Runner):
         there = self._rows.send(words)
         assert there is not None
         parts = shape.apart(there)
+        if scored:
+            parts = parts._replace(kept=torch.cat((parts.kept, self._tensor(scored, torch.int32))))
 
         def compute(timer: Timer | None) -> Computed:
             return Computed(self._packed_logits(shape, parts, timer))

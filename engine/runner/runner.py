@@ -16,6 +16,7 @@ from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
+from engine.runner.prompt_scores import scored
 from engine.runner.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
@@ -41,6 +42,8 @@ class Inputs:
 
 class Computed(NamedTuple):
     """The logits `[tokens drawn or more, vocabulary]`, one after another of the sampling rows, these first.
+
+    After them come, of a plan that has any, those of the `scored` positions, which is then no replayed step.
 
     `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then;
     `drawn` int32 `[2, tokens drawn or more]` are tokens and their log-probabilities, where the step itself has sampled.
@@ -127,6 +130,10 @@ class Runner(ABC):
             timer = None if on_gpu else Timer()
             prepared = Clock()
             computed = inputs.compute(timer)
+            if plan.scored:
+                at = len(drawing)
+                launched.keep_scores(scored(computed.logits[at:], plan.scored, self._tensor))
+                computed = computed._replace(logits=computed.logits[:at])
             forwarded = Clock()
             if timer is not None:
                 launched.attention = timer.seconds

@@ -1,5 +1,7 @@
 """Running branches over blocks that are given as they are filled: decode rows, prompts in parts, shared prefixes."""
 
+from dataclasses import replace
+
 from engine.scheduler import beams
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
@@ -15,11 +17,15 @@ class PagedLayout:
         self._ledger, self._caching = ledger, caching
         self._pool, self._size = ledger.pool, ledger.pool.block_size
         self._published: list[tuple[Branch, int, int]] = []
+        self._scored: list[tuple[Row, range]] = []
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         published, self._published = tuple(self._published), []
         copies, (out, back) = self._ledger.take_copies(), self._ledger.swapping.seal()
-        return StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
+        plan = StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
+        if self._scored:
+            plan, self._scored = replace(plan, scored=tuple(self._scored)), []
+        return plan
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share counts once."""
@@ -128,7 +134,7 @@ class PagedLayout:
         if sibling is not None:
             reused = head.request.prompt_length - 1
             shared = sibling.blocks[: reused // size]
-        elif self._caching:
+        elif self._caching and not head.request.unscored:
             shared, _ = pool.match(head.tokens[:-1])
             reused = len(shared) * size
         else:
@@ -201,13 +207,22 @@ class PagedLayout:
         elif branch.computed < restored:
             left = restored - branch.computed
         count = min(budget, left)
+        if branch.request.unscored:
+            count = self._within_logits(branch.request, count)
         end = branch.computed + count
         samples = count == branch.remaining
         again = max(0, min(branch.reached, end) - branch.computed)
         row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
         rows.append(row)
+        if (scores := branch.request.scores) is not None and (wanted := scores.wanted(row.first, count)):
+            self._scored.append((row, wanted))
         self._publish(branch, end)
         return count
+
+    def _within_logits(self, request: Request, count: int) -> int:
+        """As many of a prompt's tokens as a step has memory for the logits of, beside those of the rows before it."""
+        assert request.scores is not None
+        return min(count, max(1, request.scores.most - sum(len(positions) for _, positions in self._scored)))
 
     def _publish(self, branch: Branch, end: int) -> None:
         """Makes the blocks that are full up to `end` findable, as far as their tokens are known. Their K and V are

@@ -58,7 +58,8 @@ class StepPlan:
     the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
     `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write. `published`: branches of which the
     step makes blocks findable, each with how many were before and the serial of their prefix. `swap_out` are pairs
-    (block, host block) to copy before anything else, `swap_in` pairs (host block, block) to copy next.
+    (block, host block) to copy before anything else, `swap_in` pairs (host block, block) to copy next. `scored` are the
+    rows of which the log-probabilities of their prompts' tokens are wanted, each with the positions that tell of them.
     """
 
     rows: tuple[Row, ...]
@@ -69,6 +70,17 @@ class StepPlan:
     published: tuple[tuple[Branch, int, int], ...] = ()
     swap_out: tuple[tuple[int, int], ...] = ()
     swap_in: tuple[tuple[int, int], ...] = ()
+    scored: tuple[tuple[Row, range], ...] = ()
+
+    def scored_places(self) -> list[int]:
+        """Where the positions of `scored` lie among the tokens of all rows."""
+        wanted = {id(row): positions for row, positions in self.scored}
+        places: list[int] = []
+        start = 0
+        for row in self.rows:
+            places += [start + at - row.first for at in wanted.get(id(row), ())]
+            start += row.count
+        return places
 
 
 class BlockChange(NamedTuple):

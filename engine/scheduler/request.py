@@ -12,6 +12,7 @@ from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
 from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
+from engine.scheduler.prompt_scores import PromptScores
 from engine.trace.records import FinishReason
 
 
@@ -164,8 +165,8 @@ class Branch:
 @dataclass(slots=True, eq=False)
 class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
-    context; `arrived` is the submit time in seconds from the trace's start; `ranked`, how many of a place's likeliest
-    tokens are to be known with its own."""
+    context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
+    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own."""
 
     id: int
     prompt_length: int
@@ -176,10 +177,16 @@ class Request:
     branches: list[Branch] = field(default_factory=list)
     search: BeamSearch | None = None
     rules: TokenRules | None = None
+    scores: PromptScores | None = None
     ranked: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.ranked = self.params.logprobs
+
+    @property
+    def unscored(self) -> bool:
+        """True while something is still to be told of its prompt, which is therefore computed from its beginning."""
+        return self.scores is not None and not self.scores.whole
 
     @property
     def finished(self) -> bool:

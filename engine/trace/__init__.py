@@ -21,6 +21,7 @@ from engine.trace.records import (
     MemoryBreakdown,
     ModelCard,
     Notice,
+    PromptScored,
     Record,
     Refusal,
     Roof,

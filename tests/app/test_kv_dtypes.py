@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.__main__ import main
 from app.quality.subject import examine
 from app.quality.words import way_words
-from app.ui.config_form import ConfigForm
+from app.ui.forms.config_form import ConfigForm
 from app.words import kv_words, run_words
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec
 from engine.compare import lane_name, lane_text, parse_lane

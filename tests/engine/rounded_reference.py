@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from engine.kernels.options import Options
+from engine.kernels.attention.options import Options
 from engine.kernels.quantized_kv import CODES, rounded
 from tests.engine.kernels import oracle
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import SHORT, PackedRows
-from engine.kernels.paged_attention import paged_attention
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import SHORT, PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
+from engine.kernels.attention.tilings import Rows, candidates
 from engine.kernels.store_kv import store_kv
-from engine.kernels.tilings import Rows, candidates
 from tests.engine.kernels import oracle
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
 

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.compare.choice import LaneChoice
 from app.ui.ask_path import ask_path
-from app.ui.config_form import ConfigForm
 from app.ui.controls import DropDown, button, line_edit
+from app.ui.forms.config_form import ConfigForm
 from app.ui.labels import Heading, Note, Row
 from app.ui.layouts import fill, held, row
 from app.ui.popover import Popover

@@ -8,11 +8,11 @@ from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
 from app.plot.marks import lane_color
 from app.ui import theme
-from app.ui.column_model import ACROSS, Column, ColumnModel, Role
 from app.ui.controls import button
 from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column, named
-from app.ui.table_view import Cells, TableView
+from app.ui.tables.columns import ACROSS, Column, ColumnModel, Role
+from app.ui.tables.view import Cells, TableView
 from engine.compare import Comparison, MeasureRow
 
 FEW = """

@@ -11,14 +11,14 @@ from app.compare.lanes.mark import LaneMark
 from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
 from app.session.lessee import Phase
-from app.ui.column_model import ColumnModel
 from app.ui.controls import DropDown, line_edit
-from app.ui.fact_table import cell_column
-from app.ui.facts import Cell
 from app.ui.labels import Heading, label
 from app.ui.layouts import Scrolled, column, discard, fill, held, panel, row
 from app.ui.progress import Progress
-from app.ui.table_view import TableView
+from app.ui.tables.columns import ColumnModel
+from app.ui.tables.fact_table import cell_column
+from app.ui.tables.facts import Cell
+from app.ui.tables.view import TableView
 from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import SweepOutcome, SweepResult

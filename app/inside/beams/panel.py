@@ -6,7 +6,7 @@ from app.inside.beams.history import BeamHistory, Search
 from app.inside.beams.tree import BeamTree
 from app.inside.panel import InsightPanel
 from app.playback.scope import ROUNDING, Scope
-from app.ui.facts import Facts
+from app.ui.tables.facts import Facts
 from app.words import counted
 from engine.trace import Fate, Record
 

@@ -30,8 +30,8 @@ from app.inside.kv_map.words import (
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
-from app.ui.facts import Facts
 from app.ui.painted import Painted
+from app.ui.tables.facts import Facts
 from app.words import counted
 from engine.trace import Record
 

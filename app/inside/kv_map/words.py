@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from app.inside.kv_map.state import CACHED, FREE, Kinds, KvState, Mark
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from app.words import counted
 from engine.trace import Kind, Record, Step, Submitted
 

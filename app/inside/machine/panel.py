@@ -6,7 +6,7 @@ from app.inside.machine.picture import MachinePicture
 from app.inside.machine.readings import MachineReadings
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
-from app.ui.facts import Facts
+from app.ui.tables.facts import Facts
 from engine.trace import Record
 
 ROWS = 2000  # of the table: the readings up to the cursor

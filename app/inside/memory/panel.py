@@ -17,8 +17,8 @@ from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
-from app.ui.facts import Cell, Facts
 from app.ui.painted import Painted
+from app.ui.tables.facts import Cell, Facts
 from app.words import duration, kv_words
 from engine.trace import MEASURES, Header, Record, Telemetry
 

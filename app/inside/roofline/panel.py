@@ -7,7 +7,7 @@ from app.inside.roofline.plot import RooflinePlot
 from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import bound_words, summary
 from app.playback.scope import ROUNDING, Scope
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from engine.trace import Record
 
 ROWS = 500  # of the table: the steps before the cursor

@@ -2,7 +2,7 @@
 
 from app.inside.step.block_accounts import block_words
 from app.inside.step.story import StepRow, StepStory
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 
 COLUMNS = tuple(
     "part, what, request, sample, slot, first, tokens in, tokens out, text, probability, cached before, "

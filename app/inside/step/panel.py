@@ -12,7 +12,7 @@ from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
 from app.playback.scope import Scope
-from app.ui.facts import Facts
+from app.ui.tables.facts import Facts
 from engine.trace import Record
 
 NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."

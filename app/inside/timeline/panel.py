@@ -18,7 +18,7 @@ from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from engine.config import PAGED_MODES
 from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitted
 

@@ -10,12 +10,12 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.breaks import Break, breaks_in, draw_breaks, with_breaks
 from app.inside.timeline.folds import NONE
 from app.inside.timeline.keys import told
-from app.inside.timeline.raster import raster
+from app.inside.timeline.picture.breaks import Break, breaks_in, draw_breaks, with_breaks
+from app.inside.timeline.picture.raster import raster
+from app.inside.timeline.picture.shading import Bars, TimelineShading
 from app.inside.timeline.runs import Cell
-from app.inside.timeline.shading import Bars, TimelineShading
 from app.inside.timeline.viewport import TimelineSpan
 from app.inside.timeline.words import cell_words
 from app.plot import axes

@@ -8,12 +8,12 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter, QResizeEvent
 
 from app.inside.timeline.axis import Axis, places_of
-from app.inside.timeline.breaks import draw_breaks
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
-from app.inside.timeline.paint import LABELLED, TimelinePaint
+from app.inside.timeline.picture.breaks import draw_breaks
+from app.inside.timeline.picture.paint import LABELLED, TimelinePaint
+from app.inside.timeline.picture.stalls import draw_stalls
 from app.inside.timeline.selection import SelectableTimeline
-from app.inside.timeline.stalls import draw_stalls
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks

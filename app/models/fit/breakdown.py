@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from app.session import estimate
-from app.ui.facts import Cell, Facts
+from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, counted
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES

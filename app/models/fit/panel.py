@@ -9,10 +9,10 @@ from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
-from app.ui.config_form import devices
 from app.ui.controls import DropDown, PowerOfTwo, button
 from app.ui.export import table_menu
 from app.ui.flow_layout import Flow
+from app.ui.forms.config_form import devices
 from app.ui.labels import Note, label
 from app.ui.layouts import column, held, row
 from app.ui.line import Line

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QModelIndex
 
 from app.playback.bridge import Bridge
-from app.ui.column_model import UP, Column, SortedModel
+from app.ui.tables.columns import UP, Column, SortedModel
 from app.words import duration, number, request_title, state_rank, state_words
 from engine.trace import RequestView, request_metrics
 

@@ -10,12 +10,12 @@ from app.play.requests.model import COLUMNS, PROMPT, REQUEST, RequestModel
 from app.play.states import state_color
 from app.playback.bridge import Bridge
 from app.ui import theme
-from app.ui.column_model import DOWN
 from app.ui.controls import line_edit
 from app.ui.font_face import Face, FontFace
 from app.ui.layouts import column, row
 from app.ui.line import Line
-from app.ui.table_view import PAD, Cells, TableView
+from app.ui.tables.columns import DOWN
+from app.ui.tables.view import PAD, Cells, TableView
 from app.words import counted, duration
 from engine.trace import Ended, Record, RequestView, Step, Submitted
 

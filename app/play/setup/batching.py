@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.playback.bridge import Bridge
 from app.session.session import Session
-from app.ui.config_form import ConfigForm
+from app.ui.forms.config_form import ConfigForm
 from app.ui.labels import Heading, Note
 from app.ui.layouts import column
 from engine import EngineConfig, InvalidInput

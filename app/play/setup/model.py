@@ -14,9 +14,9 @@ from app.session.estimate import empty, estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
-from app.ui.config_form import devices
 from app.ui.controls import DropDown, button, line_edit
-from app.ui.form import Field, Form
+from app.ui.forms.config_form import devices
+from app.ui.forms.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress

@@ -3,9 +3,9 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFormLayout, QWidget
 
-from app.ui.config_form import mode_fields, pool_fields
 from app.ui.controls import DropDown, Switch, button
-from app.ui.form import Field
+from app.ui.forms.config_form import mode_fields, pool_fields
+from app.ui.forms.form import Field
 from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column
 from app.words import bytes_words, count_words, held_words, model_words, sentence

@@ -12,7 +12,7 @@ from app import storage
 from app.play.setup.output import OutputForm
 from app.play.setup.typed_texts import as_typed, bias_as_typed, typed_bias, typed_texts
 from app.ui.controls import DropDown, Number, SliderValue, Switch, button, line_edit
-from app.ui.form import Field, Form
+from app.ui.forms.form import Field, Form
 from app.ui.labels import Heading, Note
 from app.ui.layouts import column, held
 from engine import InvalidInput, SamplingParams

@@ -42,6 +42,7 @@ class StreamCards(QAbstractScrollArea):
     request_opened = Signal(int)  # its transcript is wanted
     stop_requested = Signal(int)
     regenerate_requested = Signal(int)
+    compression_requested = Signal(int)
     follow_up_requested = Signal(int)
     following_changed = Signal(bool)
     empty = Face(13)
@@ -356,6 +357,7 @@ class StreamCards(QAbstractScrollArea):
             ("Open transcript\tEnter", lambda: self.request_opened.emit(request), True),
             ("Follow up\tU", lambda: self.follow_up_requested.emit(request), over),
             ("Regenerate\tR", lambda: self.regenerate_requested.emit(request), True),
+            ("Compress its prompt …", lambda: self.compression_requested.emit(request), view is not None),
             ("Stop this one\tDel", lambda: self.stop_requested.emit(request), not over),
         ):
             action = menu.addAction(text)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import psutil
 
 from engine.core.machine import usable_cores
-from engine.core.others import OthersMeter
+from engine.core.machine.others import OthersMeter
 
 BUSY_SHARE = 0.05  # of all cores, by others, from which a run is not to be trusted
 

@@ -1,6 +1,5 @@
 """transformers' own ways to answer many prompts, each at the settings that a short trial found best."""
 
-import logging
 import time
 import warnings
 from collections.abc import Iterable
@@ -8,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaForCausalLM
+from transformers import GenerationConfig, LlamaForCausalLM
 
 from engine.bench.cpu.alone import alone
+from engine.bench.generate_batch import seconds_of
 from engine.bench.subject import Case
 
 STATIC_BATCH = 8
-# The manager says on every start that no end token is set, which is what we want.
-logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
+PATIENCE = 300.0  # seconds that a case may take
 
 
 class Peer(Protocol):
@@ -93,11 +92,8 @@ class StaticBatch:
 
 @dataclass
 class ContinuousBatch:
-    """`generate_batch`'s manager, driven prompt by prompt, since `generate_batch` takes one length for all of them.
-
-    Making the manager and its cache is off the clock. Attention is sdpa: flash kernels need a GPU. The cache holds the
-    whole case, with the margin below which the manager would hold prompts back, and blocks are not shared.
-    """
+    """`generate_batch`. Attention is sdpa: flash kernels need a GPU. The cache holds the whole case, with the margin
+    below which the manager would hold prompts back."""
 
     module: LlamaForCausalLM
     threads: int
@@ -113,40 +109,9 @@ class ContinuousBatch:
     def seconds(self, case: Case) -> float:
         torch.set_num_threads(self.threads)
         pages = sum(-(-(len(p) + n) // self.page_size) for p, n in zip(case.prompts, case.new_tokens))
-        config = batching_config(
-            page_size=self.page_size,
-            num_blocks=int(pages * 1.5) + 4,
-            max_batch_tokens=self.max_batch_tokens,
-            max_requests_per_batch=len(case),
-            allow_block_sharing=False,
-        )
-        with (
-            warnings.catch_warnings(),
-            torch.no_grad(),
-            self.module.continuous_batching_context_manager(
-                generation_config=greedy(max(case.new_tokens)), continuous_batching_config=config
-            ) as manager,
-        ):
-            warnings.simplefilter("ignore")
-            begun = time.perf_counter()
-            for prompt, new in zip(case.prompts, case.new_tokens):
-                manager.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
-            tokens = 0
-            for _ in range(len(case)):
-                result = manager.get_result(timeout=300)
-                if result is None or result.error is not None:
-                    raise RuntimeError(f"generate_batch did not finish: {result and result.error}")
-                tokens += len(result.generated_tokens)
-            seconds = time.perf_counter() - begun
-        assert tokens == case.output_tokens, f"generate_batch gave {tokens} tokens of {case.output_tokens}"
-        return seconds
-
-
-def batching_config(**values: Any) -> ContinuousBatchingConfig:
-    """`page_size` was named `block_size` up to transformers 5.17."""
-    if "page_size" in values and "page_size" not in ContinuousBatchingConfig.__dataclass_fields__:
-        values["block_size"] = values.pop("page_size")
-    return ContinuousBatchingConfig(**values)
+        blocks = {"page_size": self.page_size, "num_blocks": int(pages * 1.5) + 4}
+        sizes = blocks | {"max_batch_tokens": self.max_batch_tokens}
+        return seconds_of(self.module, case, greedy(max(case.new_tokens)), sizes, PATIENCE)
 
 
 def threads_in_words(count: int) -> str:

@@ -24,10 +24,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import PackedRows
-from engine.kernels.paged_attention import paged_attention
-from engine.kernels.tilings import Rows, Tiling, candidates
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
+from engine.kernels.attention.tilings import Rows, Tiling, candidates
 
 BLOCK = 16
 K = 1024
@@ -243,7 +243,7 @@ def layouts(bench: Bench) -> None:
 
 
 def tilings(bench: Bench) -> None:
-    """What each candidate of `engine.kernels.tilings` takes: the fastest beside the one that ships."""
+    """What each candidate of `engine.kernels.attention.tilings` takes: the fastest beside the one that ships."""
     kernels = Kernels(bench)
     pool = kernels.pool
     table = bench.table(

@@ -5,16 +5,13 @@ Both get the same requests of the yardstick: as many as the peer answers in the 
 
 from __future__ import annotations
 
-import time
 import traceback
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from engine.bench.cpu.peers import batching_config
+from engine.bench.generate_batch import seconds_of
 from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, random_qwen3, wrapped
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.yardstick import TEMPERATURE, case_of, settings, workload
@@ -33,10 +30,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 @dataclass
 class GenerateBatch:
-    """`generate_batch`'s manager, driven prompt by prompt, since `generate_batch` takes one length for all of them.
-
-    Making the manager, its cache and its warm-up are off the clock. It takes a flash attention where one is installed.
-    """
+    """`generate_batch`, its warm-up off the clock. It takes a flash attention where one is installed."""
 
     module: PreTrainedModel
     given: dict[str, Any]
@@ -46,34 +40,10 @@ class GenerateBatch:
         return ", ".join(f"{name} {value}" for name, value in self.given.items()) or "its own choice of settings"
 
     def seconds(self, case: Case, patience: float) -> float:
-        """From the first request in to the last token out. Raises TimeoutError after `patience` seconds, RuntimeError
-        where it fails."""
+        """See `seconds_of`."""
         most, drawn = max(case.new_tokens), {"temperature": TEMPERATURE, "top_k": 0, "top_p": 1.0}
         sampling = GenerationConfig(max_new_tokens=most, do_sample=True, **drawn, eos_token_id=None, pad_token_id=0)
-        config = batching_config(**self.given, max_requests_per_batch=len(case), allow_block_sharing=False)
-        with (
-            warnings.catch_warnings(),
-            torch.no_grad(),
-            self.module.continuous_batching_context_manager(
-                generation_config=sampling, continuous_batching_config=config, timeout=5
-            ) as manager,
-        ):
-            warnings.simplefilter("ignore")
-            begun = time.perf_counter()
-            for prompt, new in zip(case.prompts, case.new_tokens):
-                manager.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
-            tokens = 0
-            for _ in range(len(case)):
-                result = manager.get_result(timeout=max(0.1, begun + patience - time.perf_counter()))
-                if result is None:
-                    raise TimeoutError(f"not over after {patience:.0f} s")
-                if result.error is not None:
-                    raise RuntimeError(str(result.error))
-                tokens += len(result.generated_tokens)
-            seconds = time.perf_counter() - begun
-        if tokens != case.output_tokens:
-            raise RuntimeError(f"it gave {tokens} tokens of {case.output_tokens}")
-        return seconds
+        return seconds_of(self.module, case, sampling, self.given, patience, timeout=5)
 
 
 def peers(bench: Bench) -> None:

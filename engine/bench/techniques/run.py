@@ -15,6 +15,7 @@ TECHNIQUES = {
     "kv": "engine.bench.techniques.kv_precision",
     "swap": "engine.bench.techniques.swap",
     "constrained": "engine.bench.techniques.constrained",
+    "compression": "engine.bench.techniques.compression",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from engine.core import nvml
+from engine.core.machine import nvml
 
 
 def card_of(device: torch.device) -> nvml.Card | None:

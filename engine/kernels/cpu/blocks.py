@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from engine.kernels.options import Options
-from engine.kernels.padded import NEVER, causal_attention
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.padded import NEVER, causal_attention
 
 
 def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.kernels.attention.options import Options
 from engine.kernels.cpu import structures as held
 from engine.kernels.cpu.library import function, native, work
 from engine.kernels.cpu.recorder import recording
 from engine.kernels.cpu.spread import spread
 from engine.kernels.cpu.structures import Part, Structure
-from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation, in_rows, row_stride
 

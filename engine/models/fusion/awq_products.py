@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.kernels.awq_matmul import awq_matmul
 from engine.models.fusion.joined_parameters import join_biases
 from engine.models.fusion.parts import LeftAlone, Setting
-from engine.models.packed_linear import JoinedProduct
+from engine.models.packed_linear import HeldByLayers, JoinedProduct
 from engine.models.quantization.awq_layout import COLUMNS, dequantize
 from engine.models.quantization.awq_linear import AwqLinear, stays_packed
 
@@ -18,17 +18,13 @@ GPU = torch.device("cuda")
 
 
 @dataclass(frozen=True, slots=True)
-class Awq:
+class Awq(HeldByLayers):
     """The joined tensors, as `awq_layout` tells them, of which the layers' own are views."""
 
     qweight: Tensor
     qzeros: Tensor
     scales: Tensor
     bias: Tensor | None
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        return {}  # the layers tell
 
     def plain(self) -> Tensor:
         return dequantize(self.qweight, self.qzeros, self.scales, self.scales.dtype)

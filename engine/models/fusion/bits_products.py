@@ -16,22 +16,18 @@ from torch import Tensor
 
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import LeftAlone, Setting
-from engine.models.packed_linear import JoinedProduct
+from engine.models.packed_linear import HeldByLayers, JoinedProduct
 
 FOUR, EIGHT = "Linear4bit", "Linear8bitLt"
 
 
 @dataclass(frozen=True, slots=True)
-class FourBits:
+class FourBits(HeldByLayers):
     """Packed codes uint8 `[weights / 2, 1]` of a matrix, their scales in `state`, a `QuantState`."""
 
     weight: Tensor
     state: Any
     bias: Tensor | None
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        return {}  # the layers tell
 
     def plain(self) -> Tensor:
         from bitsandbytes.functional import dequantize_4bit
@@ -45,15 +41,11 @@ class FourBits:
 
 
 @dataclass(frozen=True, slots=True)
-class EightBits:
+class EightBits(HeldByLayers):
     """`state.CB` int8 `[columns, depth]`, with a scale a row in `state.SCB`; a `MatmulLtState`."""
 
     state: Any
     bias: Tensor | None
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        return {}  # the layers tell
 
     def plain(self) -> Tensor:
         weight: Tensor = self.state.CB * (self.state.SCB[:, None] / 127)

@@ -15,22 +15,18 @@ from engine.models.fusion.awq_products import AwqProduct, is_packed
 from engine.models.fusion.bits_products import BitsProduct, is_of_bits
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
-from engine.models.packed_linear import SAME_INPUT, JoinedProduct
+from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
 from engine.models.quantization.awq_linear import AwqLinear
 
 KERNEL = "product"
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(HeldByLayers):
     """A joined weight `[columns, depth]` and its bias as they are, of which the layers' own are views."""
 
     weight: Tensor
     bias: Tensor | None
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        return {}  # the layers tell
 
     def plain(self) -> Tensor:
         return self.weight

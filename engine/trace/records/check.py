@@ -15,7 +15,7 @@ from engine.trace.column import Array
 from engine.trace.records.codec import Record
 from engine.trace.records.events import Steered
 from engine.trace.records.header import Header
-from engine.trace.records.request import Ended, Submitted
+from engine.trace.records.request import Ended, PromptScored, Submitted
 from engine.trace.records.step import BlockEvent, Fate, Kind, Refusal, Step, SwapEvent
 
 Fits = Callable[[Any], bool]
@@ -80,6 +80,12 @@ class RecordCheck:
                 _expect((record.request, record.branch) not in self._over, f"the end of request {record.request}")
                 self._over.add((record.request, record.branch))
                 _expect(len(record.token) == len(record.logprob) == len(record.text_end), "a batch's tokens")
+                _ascends("text_end", record.text_end, len(record.text) + 1)
+            case PromptScored():
+                self._owners("prompt", np.array([record.request]), np.array([0]), 0)
+                told = len(record.token) - 1
+                _expect(len(record.logprob) == told == len(record.text_end) - 1, "a prompt's tokens")
+                _expect(len(record.alt_token) == told * record.alternatives == len(record.alt_logprob), "alternatives")
                 _ascends("text_end", record.text_end, len(record.text) + 1)
             case Steered():
                 least = min(record.token_budget, record.max_running)

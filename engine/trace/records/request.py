@@ -33,6 +33,26 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScored:
+    """How likely the model found a prompt whose request asked for it, once all of it was computed.
+
+    `token` `[tokens]` are the prompt's, and `text_end` `[tokens]` says where each one's part of `text` ends. Of all but
+    the first: `logprob` `[tokens - 1]` (natural log, given those before it), and the likeliest `alternatives` there,
+    `alt_token` and `alt_logprob` `[(tokens - 1) * alternatives]`.
+    """
+
+    time: float
+    request: int
+    token: Array
+    logprob: Array
+    alternatives: int
+    alt_token: Array
+    alt_logprob: Array
+    text: str
+    text_end: Array
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A branch is over; a request is when each of its `params.branches` branches is.
 

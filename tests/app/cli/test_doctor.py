@@ -12,19 +12,14 @@ import pytest
 from packaging.requirements import Requirement
 
 import resources
-from app.cli import qt_findings
-from app.cli.doctor import (
-    cpu_finding,
-    demo_model_finding,
-    examine,
-    library_finding,
-    python_finding,
-    render,
-    requirements,
-)
-from app.cli.finding import Finding, Status
-from app.cli.gpu_findings import cuda_finding, gpu_finding, toolchain_findings
-from app.cli.qt_findings import display_finding, qt_failure
+from app.cli.doctor import qt
+from app.cli.doctor.command import examine, render
+from app.cli.doctor.finding import Finding, Status
+from app.cli.doctor.gpu import cuda_finding, gpu_finding, toolchain_findings
+from app.cli.doctor.libraries import library_finding, requirements
+from app.cli.doctor.machine import cpu_finding, python_finding
+from app.cli.doctor.models import demo_model_finding
+from app.cli.doctor.qt import display_finding, qt_failure
 from engine.core import Toolchain
 
 QT = Requirement("PySide6-Essentials>=6.9,!=6.11.0,!=6.11.1,<6.12")
@@ -211,8 +206,8 @@ def test_a_command_without_qts_libraries_names_their_packages(tmp_path: Path, co
 
 
 def test_libraries_that_the_loader_does_not_find_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qt_findings, "qt_packages", lambda: {"libc.so.6": "libc6", "libnowhere-77.so.1": "libnowhere"})
-    assert qt_failure(qt_findings.lost_libraries()).remedy == "sudo apt-get install libnowhere"
+    monkeypatch.setattr(qt, "qt_packages", lambda: {"libc.so.6": "libc6", "libnowhere-77.so.1": "libnowhere"})
+    assert qt_failure(qt.lost_libraries()).remedy == "sudo apt-get install libnowhere"
 
 
 def test_a_qt_failure_without_a_library_keeps_its_own_words() -> None:

@@ -15,7 +15,7 @@ from app.inside.roofline.panel import Roofline
 from app.inside.timeline.panel import TimelinePanel
 from app.playback.scope import Scope
 from app.ui import theme
-from app.ui.facts import Facts
+from app.ui.tables.facts import Facts
 from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, SamplingParams, Submission, Trace, load_workload, save_trace
 from engine.trace import Kind

@@ -220,3 +220,29 @@ def test_the_editor_grows_with_its_lines_up_to_a_limit(qtbot: QtBot, composer: C
         qtbot.wait(1)
         heights.append(composer.prompt.height())
     assert heights[0] < heights[1] < heights[2] == heights[3]
+
+
+def test_the_prompt_that_is_to_be_compressed_is_the_first_that_would_be_sent(qtbot: QtBot, composer: Composer) -> None:
+    composer.chat.setEnabled(True)
+    composer.chat.setChecked(True)
+    composer.prompt.setPlainText("a {fox|owl} sang")
+    with qtbot.waitSignal(composer.compression_asked) as told:
+        composer.compress.click()
+    assert told.args in ([[{"role": "user", "content": f"a {who} sang"}]] for who in ("fox", "owl"))
+    composer.prompt.setPlainText("  ")
+    composer.compress.click()
+    assert composer.message.accessibleName() == "Nothing to send: write a prompt first."
+
+
+def test_a_compressed_prompt_is_written_and_undo_brings_the_other_back(qtbot: QtBot, composer: Composer) -> None:
+    composer.prompt.setPlainText("a fox sang\n\nwho?")
+    composer.use([{"role": "user", "content": "fox\n\nwho?"}])
+    assert composer.prompt.toPlainText() == "fox\n\nwho?"
+    composer.prompt.undo()
+    assert composer.prompt.toPlainText() == "a fox sang\n\nwho?"
+    composer.use([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "fox"}])
+    assert (composer.system.toPlainText(), composer.use_system.isChecked()) == ("Be brief.", True)
+    turns = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
+    composer.use(turns)
+    assert [s.prompt for s in composer.draft().submissions(SamplingParams())] == [turns]
+    assert composer.prompt.toPlainText() == "fox"

@@ -12,7 +12,7 @@ from app.bench.synthetic import synthetic_trace
 from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import STEPS, CursorBar
 from app.playback.scope import Scope
-from app.ui.facts import Facts, cell_text
+from app.ui.tables.facts import Facts, cell_text
 from engine import Trace
 from engine.trace import Record, Step
 

@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-import engine.core.prompts
+import engine.core.intake.prompts
 import resources
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
 from engine.models.loading import load
@@ -465,7 +465,7 @@ def test_a_chat_to_a_model_without_a_template_is_refused(demo_copy: Path) -> Non
 def test_a_template_without_an_end_is_given_up(demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     (demo_copy / "chat_template.jinja").write_text(loops)
-    monkeypatch.setattr(engine.core.prompts, "PATIENCE", 0.2)
+    monkeypatch.setattr(engine.core.intake.prompts, "PATIENCE", 0.2)
     with Engine(ModelSpec(str(demo_copy)), SMALL) as model:
         with pytest.raises(InvalidInput, match="the chat template of model takes longer than 0 s for it"):
             model.submit(FOX, GREEDY)

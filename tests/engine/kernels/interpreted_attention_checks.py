@@ -12,9 +12,9 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import PackedRows
-from engine.kernels.paged_attention import paged_attention
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.store_kv import store_kv
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
 

@@ -9,8 +9,8 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.codes import allocate, apart
-from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.quantized_kv import CODES, dequantize, quantize
 from engine.kernels.rms_norm import Rounding

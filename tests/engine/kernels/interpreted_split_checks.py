@@ -13,10 +13,10 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
-from engine.kernels.paged_attention import paged_attention
-from engine.kernels.splits import plan_splits
-from engine.kernels.tilings import Tiling
+from engine.kernels.attention.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
+from engine.kernels.attention.splits import plan_splits
+from engine.kernels.attention.tilings import Tiling
 from tests.engine.kernels.paged_case import TOLERANCE, Shape, make_case
 
 LONG_CONTEXTS = ((1, 600), (0, 4), (5, 560), (1, 3), (20, 540))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from engine.kernels.options import Options
+from engine.kernels.attention.options import Options
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
@@ -24,7 +24,7 @@ def paged_attention(
     context_lengths: Tensor,
     options: Options,
 ) -> Tensor:
-    """What `engine.kernels.paged_attention` must give; `block_tables` are the rows' own, in their order.
+    """What `engine.kernels.attention.paged_attention` must give; `block_tables` are the rows' own, in their order.
 
     Computed in float64 and rounded once, to q's dtype; pass `q.double()` to have it unrounded.
     """

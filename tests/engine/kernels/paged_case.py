@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from tests.engine.kernels import oracle
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one

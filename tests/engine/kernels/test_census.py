@@ -14,12 +14,12 @@ pytest.importorskip("triton")
 
 from engine.config.specs import EngineConfig
 from engine.core.setup.rehearsal import Rehearsal
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import SHORT, PackedRows
+from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.awq_matmul import awq_matmul
 from engine.kernels.compiled import awq_weights, empty, norm, specialization
 from engine.kernels.jit import Launch, launched
-from engine.kernels.options import Options
-from engine.kernels.packed_rows import SHORT, PackedRows
-from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate

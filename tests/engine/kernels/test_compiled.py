@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 
 import engine
 from engine.kernels import rms_norm
+from engine.kernels.attention.tilings import DEFAULT, Rows
 from engine.kernels.compiled import (
     SHARED_MEMORY,
     Usage,
@@ -35,7 +36,6 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.kernels.tilings import DEFAULT, Rows
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 

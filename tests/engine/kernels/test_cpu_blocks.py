@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from engine.kernels.attention.options import Options
 from engine.kernels.cpu import blocks as cpu
-from engine.kernels.options import Options
 from tests.engine.kernels import oracle
 
 BLOCK, KV_HEADS, GROUP, HEAD_DIM = 4, 2, 3, 8

@@ -14,9 +14,9 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from engine.config.specs import ModelSpec
 from engine.jobs.progress import LoadCancelled
+from engine.kernels.attention.options import Options
 from engine.kernels.cpu import calls, library
 from engine.kernels.cpu.structures import Call, Part, Program, Structure
-from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
 from engine.models.loading import load

@@ -19,9 +19,9 @@ TOUCHING = r"griddepcontrol\.\w+|(?:ld|st|atom|red)\.global|cp\.async\.c[ag]"
 
 
 def kernels() -> Iterator[ast.FunctionDef]:
-    for file in Path(dependent_launch.__file__).parent.glob("*.py"):
+    for file in Path(dependent_launch.__file__).parent.rglob("*.py"):
         for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
+            if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel") and node.decorator_list:
                 yield node
 
 

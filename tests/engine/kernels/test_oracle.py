@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from engine.kernels.options import Options
+from engine.kernels.attention.options import Options
 from tests.engine.kernels import oracle
 
 

@@ -5,9 +5,9 @@ from itertools import chain
 import pytest
 import torch
 
+from engine.kernels.attention.options import Options
 from engine.kernels.cpu import calls, quantized
 from engine.kernels.cpu.library import find_compiler
-from engine.kernels.options import Options
 from engine.kernels.quantized_kv import CODES, MOST, dequantize, quantize, rounded, scale_values
 from tests.engine.kernels import oracle
 

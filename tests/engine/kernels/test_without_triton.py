@@ -10,7 +10,7 @@ sys.modules["triton"] = None  # an import of it raises ImportError
 
 import torch
 from engine.kernels.store_kv import store_kv
-from engine.kernels.paged_attention import paged_attention
+from engine.kernels.attention.paged_attention import paged_attention
 
 k, cache, slots = torch.zeros(1, 1, 32), torch.zeros(1, 16, 1, 32), torch.zeros(1, dtype=torch.int64)
 try:

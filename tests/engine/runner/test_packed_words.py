@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import SamplingParams
-from engine.kernels.packed_rows import SHORT
+from engine.kernels.attention.packed_rows import SHORT
 from engine.runner.packed_words import ALIGNED, PackedShape
 from engine.scheduler.plan import Row
 from engine.trace.records import Kind

@@ -19,10 +19,10 @@ from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.marks import Mark, TimelineMarks
 from app.inside.timeline.panel import TimelinePanel
-from app.inside.timeline.raster import raster
+from app.inside.timeline.picture.raster import raster
+from app.inside.timeline.picture.tracks import crisp, host_shares, stacked, token_scale
 from app.inside.timeline.runs import Shade, TimelineCells
 from app.inside.timeline.steps import LAUNCH, PHASES, TOKENS, TimelineSteps
-from app.inside.timeline.tracks import crisp, host_shares, stacked, token_scale
 from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
 from app.ui import theme

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bench.synthetic_lanes import MODES, lane_trace
-from app.inside.timeline.raster import SHARED, raster
+from app.inside.timeline.picture.raster import SHARED, raster
 from app.inside.timeline.runs import Shade, TimelineCells, shades
 from app.inside.timeline.words import cell_words
 from app.plot.scales import nice_end, time_ticks

@@ -1,0 +1,3 @@
+"""`batchscope doctor`, and what it looks at, one a file."""
+
+from app.cli.doctor.command import add

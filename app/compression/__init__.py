@@ -1,0 +1,1 @@
+"""Compressing a prompt: what is struck out, and what that buys and costs."""

@@ -1,0 +1,1 @@
+"""How a timeline is drawn: its runs and tracks as pixels, and what is painted over them."""

@@ -1,0 +1,246 @@
+"""How the timeline panel draws what is above, on and below its slots: the queue, marks, stalls, tracks and legend."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen
+
+from app.inside.timeline.axis import Axis, times_of
+from app.inside.timeline.folds import Folds
+from app.inside.timeline.layout import Band, Bands
+from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
+from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
+from app.inside.timeline.picture.shading import DIMMED
+from app.inside.timeline.picture.stalls import draw_bracket
+from app.inside.timeline.picture.tracks import (
+    LAYERS,
+    Grain,
+    Hatch,
+    Layer,
+    TokenScale,
+    crisp,
+    host_shares,
+    lane_picture,
+    token_picture,
+    token_scale,
+)
+from app.inside.timeline.steps import TimelineSteps
+from app.plot.image import PixelImage, parts_of
+from app.plot.inked import say_on_plate
+from app.ui import theme
+from app.ui.font_face import Face
+from engine.trace import Array
+
+LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
+Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
+STRENGTH = {
+    "draft": 0.75,
+    "sample": 0.44,
+    "prepare": 0.52,
+    "plan": 0.34,
+    "commit": 0.6,
+    "record": 0.22,
+    "wait": 0.12,
+}  # of the text
+SHARE = 0.45  # of the accent: attention, the darker part of forward
+LABELLED = 240  # steps in sight up to which segments have their names inside
+# Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
+# a lane's column shows whole steps, or their borders would beat against the pixels. And for phases with sharp borders.
+NARROW, CRISP = 8, 60
+LEGEND = {"prefill": Hatch.UP, "decode": Hatch.NONE, "padding, held": Hatch.DOWN, "thrown away": Hatch.CROSSED}
+
+
+class TimelinePaint:
+    """Make a new one when the theme or the zoom changes. Pictures are made once a view, by `see`."""
+
+    face = Face(11)
+
+    def __init__(self, ratio: float) -> None:
+        t = theme.current()
+        self.ratio = ratio
+        self.glyphs = Glyphs(ratio)
+        self.ground = parts_of(t.panel)
+        accent, text, grey = parts_of(t.accent), parts_of(t.text), parts_of(t.secondary)
+        self._most = self.ground + 0.7 * (grey - self.ground)
+        useful = self.ground + 0.72 * (accent - self.ground)
+        self._tokens = (Layer(useful), Layer(useful, Hatch.UP), Layer(grey, Hatch.CROSSED), Layer(grey, Hatch.DOWN))
+        shades = {name: self.ground + share * (text - self.ground) for name, share in STRENGTH.items()}
+        shades["forward"] = self.ground + 0.85 * (accent - self.ground)
+        shades["attention"] = self.ground + SHARE * (accent - self.ground)
+        self._host = tuple(Layer(shades[name]) for name in LAYERS)
+        self._device = (Layer(shades["forward"], Hatch.NONE),)
+        self._swatches: dict[Hatch, PixelImage] = {}
+        self._pictures: dict[str, PixelImage] = {}
+        self.scale = TokenScale(1.0)
+        self._rim = 1.0  # tokens at the upper rim
+
+    # -- pictures of a view ---------------------------------------------------------------------------------------
+
+    def see(
+        self,
+        steps: TimelineSteps,
+        span: tuple[float, float],
+        axis: Axis,
+        folds: Folds,
+        columns: int,
+        bands: Bands,
+        budget: int | None,
+    ) -> None:
+        """Makes the pictures of the tracks for what is in sight."""
+        self._pictures, tokens, lanes = {}, bands.tokens, bands.lanes
+        begin, end = span
+        edges = np.linspace(begin, end, columns + 1)
+        scale = theme.zoom() * self.ratio
+        grain = Grain(max(4, round(6 * scale)), max(1.0, scale), round(begin * columns / (end - begin)))
+        if tokens.height:
+            seen = steps.tokens(edges, axis, folds)
+            self.scale = token_scale(float(seen.most.max(initial=0.0)), budget)
+            rim = self.face.height if self.scale.beyond and tokens.height >= 3 * self.face.height else 0.0
+            self._rim = self.scale.top / (1 - rim / tokens.height)
+            height = max(1, round(tokens.height * self.ratio))
+            picture = token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain)
+            self._pictures["tokens"] = PixelImage(picture, self.ratio)
+        if lanes:
+            values = np.stack((edges[:-1], edges[1:]), axis=1)
+            times = folds.times(values) if axis is Axis.TIME else times_of(steps.begin, steps.end, values)
+            seconds = float(times[0, 0]), float(times[-1, -1])
+            each = self._step_width(steps, seconds if axis is Axis.TIME else span, axis, columns)
+            if each < NARROW:
+                times = steps.whole(times)
+            height = max(1, round(lanes[0].height * self.ratio))
+            host = host_shares(steps.phases(times), times)
+            busy = np.diff(steps.device(times))[:, 0] / np.maximum(np.diff(times)[:, 0], 1e-12)
+            layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host), "GPU": (busy[None], self._device)}
+            for (name, (shares, looks)), _ in zip(layers.items(), lanes):
+                picture = lane_picture(shares, height, looks, self.ground, grain)
+                self._pictures[name] = PixelImage(picture, self.ratio)
+
+    def _step_width(self, steps: TimelineSteps, span: tuple[float, float], axis: Axis, columns: int) -> float:
+        """Pixels of the design that a step has, one with another."""
+        first, last = steps.in_sight(*span) if axis is Axis.TIME else (int(span[0]), min(int(span[1]) + 1, len(steps)))
+        return columns / max(1, last - first) / (theme.zoom() * self.ratio)
+
+    # -- tracks ---------------------------------------------------------------------------------------------------
+
+    def tokens(self, painter: QPainter, area: QRect, band: Band) -> None:
+        """Tokens a step, under the budget's line."""
+        t, face = theme.current(), self.face
+        self._track(painter, area, band, "tokens", band.bottom - 1)
+        right, scale = area.left() - theme.px(8), self.scale
+        most = scale.budget if scale.budget and not scale.beyond else scale.top
+        top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
+        if band.height >= 2 * face.height:
+            y = band.bottom - most / self._rim * band.height
+            face.say(painter, right, y + face.cap, top, t.secondary, before=1)
+        if not scale.budget:
+            return
+        y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
+        painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
+        painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
+        words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
+        x = area.right() - face.width(words) - theme.px(2)
+        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+
+    def lanes(
+        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[Segment], clocked: bool
+    ) -> None:
+        """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
+        where they have room."""
+        t, face = theme.current(), self.face
+        for name, band in zip(("CPU", "GPU"), bands):
+            self._track(painter, area, band, name, self._baseline(band))
+            if name == "GPU" and not clocked:
+                say_on_plate(painter, face, area.left() + theme.px(4), self._baseline(band), "busy at most")
+        for name, left, right in segments if bands else ():
+            left, right = max(left, area.left()), min(right, area.right() + 1)
+            wide = face.width(name)
+            if right - left >= wide + theme.px(6):
+                ink = t.panel if name in ("forward", "launch", "commit", "prepare") else t.text
+                face.say(painter, (left + right - wide) / 2, self._baseline(bands[0]), name, ink)
+
+    def _track(self, painter: QPainter, area: QRect, band: Band, name: str, baseline: float) -> None:
+        """Its picture above a rule, and its name beside it."""
+        t = theme.current()
+        if name in self._pictures:
+            painter.drawImage(QPointF(area.left(), band.top), self._pictures[name])
+        painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
+        self.face.say(painter, area.left() - theme.px(8), baseline, name, t.secondary, before=1)
+
+    def _baseline(self, band: Band) -> float:
+        """Of words in the middle of a band."""
+        return band.top + (band.height + self.face.cap) / 2
+
+    # -- the queue and the marks ----------------------------------------------------------------------------------
+
+    def queue(
+        self, painter: QPainter, area: QRect, band: Band, waiting: Array, marks: Marks, x: Array, selected: int | None
+    ) -> None:
+        """How many wait, by pixel, and who came in when."""
+        t, face = theme.current(), self.face
+        face.say(painter, area.left() - theme.px(8), self._baseline(band), "queue", t.secondary, before=1)
+        grey = theme.faded(t.secondary, 0.28)
+        heights = np.ceil(waiting / max(1, waiting.max(initial=0)) * (band.height - 2))
+        changes = [*np.flatnonzero(np.diff(heights, prepend=-1.0)).tolist(), len(heights)]
+        for begin, end in pairwise(changes):
+            high = float(heights[begin])
+            painter.fillRect(QRectF(area.left() + begin, band.bottom - 1 - high, end - begin, high), grey)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        middle = band.top + band.height / 2
+        for i in with_room(marks.kind, x, np.zeros(len(x), np.int64), theme.px(APART) / 2).tolist():
+            request, kind = int(marks.request[i]), Mark(int(marks.kind[i]))
+            painter.setOpacity(1.0 if selected in (None, request) else DIMMED)
+            color = theme.request_color(request) if kind is Mark.SUBMITTED else None
+            draw_glyph(painter, kind, float(x[i]), middle, theme.px(SIZE), color)
+        painter.setOpacity(1.0)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+    def marks(self, painter: QPainter, marks: Marks, x: Array, y: Array, bar: float, selected: int | None) -> None:
+        """Marks on the slots' bars, `y` their middles."""
+        if bar < LEAST_BAR * theme.zoom() - 0.5:
+            return
+        for i in with_room(marks.kind, x, marks.slot, theme.px(APART)).tolist():
+            painter.setOpacity(1.0 if selected in (None, int(marks.request[i])) else DIMMED)
+            self.glyphs.draw(painter, Mark(int(marks.kind[i])), float(x[i]), float(y[i]))
+        painter.setOpacity(1.0)
+
+    def budgets(self, painter: QPainter, area: QRect, x: Array, bottom: int) -> None:
+        """Where a person set another budget: a line through all that was computed within it."""
+        painter.setPen(QPen(theme.faded(theme.current().accent, 0.7), 1, Qt.PenStyle.DashLine))
+        for at in x[(x >= area.left()) & (x <= area.right())].tolist():
+            painter.drawLine(QPointF(round(at) + 0.5, 0), QPointF(round(at) + 0.5, bottom))
+        painter.setPen(Qt.PenStyle.NoPen)
+
+    # -- the legend -----------------------------------------------------------------------------------------------
+
+    def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
+        """What patterns and shapes mean, as far as there is room."""
+        t, face = theme.current(), self.face
+        baseline = band.top + theme.px(4) + face.ascent
+        middle = baseline - face.cap / 2
+        x, size = float(left), theme.px(9)
+        signs: dict[str, Mark | Hatch | None] = {**LEGEND, **{MARK_WORDS[kind]: kind for kind in kinds}, stalls: None}
+        for words, sign in signs.items():
+            wide = size + theme.px(5) + face.width(words)
+            if x + wide > right:
+                break
+            box = QRectF(x, round(middle - size / 2), size, size)
+            if isinstance(sign, Hatch):
+                self._swatch(painter, box, sign)
+            elif sign is not None:
+                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+                draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
+                painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+            else:
+                draw_bracket(painter, box)
+            face.say(painter, x + size + theme.px(5), baseline, words, t.secondary)
+            x += wide + theme.px(14)
+
+    def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
+        if hatch not in self._swatches:
+            layer = next(layer for layer in self._tokens if layer.hatch is hatch)
+            side, scale = max(1, round(box.width() * self.ratio)), theme.zoom() * self.ratio
+            grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
+            self._swatches[hatch] = PixelImage(lane_picture(np.ones((1, side)), side, (layer,), self.ground, grain))
+        painter.drawImage(box, self._swatches[hatch])

@@ -1,0 +1,168 @@
+"""The settings of a batching mode: those that matter to the chosen one are shown, the others keep their values."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
+from app.ui.forms.form import Field, Form
+from app.ui.labels import Note
+from app.ui.layouts import column
+from app.words import sentence
+from engine import EngineConfig, ModelSpec
+from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
+from engine.core import nvidia_driver
+
+GATHERED = ("static", "dynamic")  # batches that leave together
+JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
+SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
+POOLED = tuple(mode for mode in MODES if mode != "recompute")
+PREEMPTIONS = (("recompute", "recompute"), ("swap", "swap"), ("whichever is quicker", "auto"))
+DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
+PRECISIONS = (("the model's", "auto"), ("int8", "int8"), ("fp8", "fp8"))
+MEGABYTE = 1024 * 1024
+MODE = "Who may join a step, who may leave, and what is computed together"
+RUNNING = "How many requests may run at once"
+WAIT = "A batch that is not full starts when its first request has waited so long"
+JOIN = "At every step, or only at every second, third …"
+BUDGET = "How many tokens one step may compute, prompts and new tokens together"
+TEXT = "Token by token, or held back until the whole batch is done"
+PREFIX = "Prompts that begin alike share their blocks"
+SPECULATION = "Several drafted tokens are verified in one step; what is said stays the same"
+SPECULATE = (("off", None), ("n-grams of the text", "ngram"), ("draft model", "draft"))
+SPECULATED = "How many tokens are drafted for each row; automatic: as many as are likely enough to be kept"
+DRAFT = "A smaller model with the same vocabulary: demo-draft, a folder or a hub id"
+GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
+PRECISION = "K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact"
+BLOCK = "How many tokens one KV block holds: a power of two"
+PREEMPTION = (
+    "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
+    "host memory and back"
+)
+MEMORY = "The size of the KV cache; automatic takes a share of what is free"
+
+
+def devices() -> list[tuple[str, object]]:
+    """Where a model may run, as choices of a list."""
+    found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
+    if nvidia_driver():
+        found.append(("GPU (CUDA)", "cuda"))
+    return found
+
+
+def mode_fields(name: str) -> list[Field]:
+    mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
+    for i, words in enumerate(MODES.values()):
+        mode.setItemData(i, f"{sentence(words)}.", Qt.ItemDataRole.ToolTipRole)
+    running = Number(f"{name}_running", 1, 4096, 64)
+    wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
+    join = Number(f"{name}_join", 1, 10_000, 1, " steps", least="at every step")
+    join.setPrefix("every ")
+    budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
+    delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
+    graphs = Switch(f"{name}_graphs", "Decode graphs")
+    speculation = DropDown(f"{name}_speculation", SPECULATE)
+    speculated = Number(f"{name}_speculated", 0, MOST_SPECULATED, 0, " tokens", least="automatic")
+    draft = line_edit(f"{name}_draft", "Draft model", "the model's own")
+    preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
+    precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
+    return [
+        Field("mode", "Mode", mode, MODE),
+        Field("max_running", "Running", running, RUNNING, modes=SHARED),
+        Field(
+            "longest_wait", "Waits at most", wait, WAIT, lambda ms: ms / 1000, lambda s: round(1000 * s), ("dynamic",)
+        ),
+        Field("join_every", "New join", join, JOIN, modes=JOINING),
+        Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
+        Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
+        Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("preemption", "Preempts by", preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
+        Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+        Field("kv_dtype", "KV precision", precision, PRECISION, modes=PAGED_MODES, idle="auto"),
+        Field("speculation", "Speculation", speculation, SPECULATION, modes=PAGED_MODES, idle=None),
+        Field("speculated", "Drafted", speculated, SPECULATED, _speculated, _count, PAGED_MODES),
+        Field("draft", "Draft", draft, DRAFT, _draft, _source, PAGED_MODES),
+    ]
+
+
+def pool_fields(name: str) -> list[Field]:
+    """What the lanes of a race have alike."""
+    block = PowerOfTwo(f"{name}_block", 1, 256, 16, " tokens")
+    memory = Number(f"{name}_kv_memory", 0, 16_777_216, 0, " MB", 64, least="automatic")
+    return [
+        Field("block_size", "Block", block, BLOCK, modes=PAGED_MODES),
+        Field("kv_memory", "KV memory", memory, MEMORY, _bytes, _megabytes, POOLED),
+    ]
+
+
+class ConfigForm(QWidget):
+    """Edits mode, batch size and what goes with the mode. `name` begins the object names of its controls."""
+
+    edited = Signal()
+
+    def __init__(self, name: str, *, pool: bool = False) -> None:
+        super().__init__()
+        self._form = Form([*mode_fields(name), *(pool_fields(name) if pool else ())], self)
+        self.sentence = Note(f"{name}_sentence")
+        first, *others = self._form.rows.values()
+        self.setLayout(column(first, self.sentence, *others, spacing=8))
+        self._form.edited.connect(self._on_edited)
+        self._shown: tuple[str, str | None] = "", None  # the mode and speculation whose rows are
+        self.set_config(EngineConfig())
+
+    def __getitem__(self, name: str) -> Field:
+        return self._form[name]
+
+    def config(self, rest: EngineConfig) -> EngineConfig:
+        """The settings as chosen, the others taken from `rest`. Raises InvalidInput when they do not go together."""
+        chosen = self._form.values(self["mode"].get())
+        chosen["token_budget"] = chosen["token_budget"] or max(self["token_budget"].get(), chosen["max_running"])
+        chosen["draft"] = chosen["draft"] if chosen["speculation"] == "draft" else None
+        if chosen["preemption"] == "recompute":
+            chosen["swap_memory"] = None
+        return replace(rest, **chosen)
+
+    def set_config(self, config: EngineConfig) -> None:
+        """Shows these settings. What the config's mode has no use for keeps its value."""
+        self._form.show(config, config.mode)
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        mode = self["mode"].get()
+        drafts = self["speculation"].get()
+        hidden = {"speculated": drafts is None, "draft": drafts != "draft"}
+        for name, row in self._form.rows.items():
+            row.setVisible(self[name].counts(mode) and not hidden.get(name, False))
+        self._shown = mode, drafts
+        self._form.rows["max_running"].label.setText("Batch size" if mode in GATHERED else "Running")
+        self.sentence.say(f"{sentence(MODES[mode])}.")
+
+    def _on_edited(self) -> None:
+        if (self["mode"].get(), self["speculation"].get()) != self._shown:
+            self._show_rows()
+        self.edited.emit()
+
+
+def _speculated(count: int) -> int | str:
+    return count or "auto"
+
+
+def _count(speculated: int | str) -> int:
+    return 0 if speculated == "auto" else int(speculated)
+
+
+def _draft(source: str) -> ModelSpec | None:
+    return ModelSpec(source.strip()) if source.strip() else None
+
+
+def _source(draft: ModelSpec | None) -> str:
+    return draft.source if draft is not None else ""
+
+
+def _bytes(megabytes: int) -> int | None:
+    return megabytes * MEGABYTE or None
+
+
+def _megabytes(count: int | None) -> int:
+    return 0 if count is None else max(1, count // MEGABYTE)

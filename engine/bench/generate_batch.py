@@ -1,0 +1,54 @@
+"""transformers' `generate_batch`, driven prompt by prompt, since it takes one length for all of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import Any
+
+import torch
+from transformers import ContinuousBatchingConfig, GenerationConfig, PreTrainedModel
+
+from engine.bench.subject import Case
+
+# The manager says on every start that no end token is set, which is what we want.
+logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
+
+
+def seconds_of(
+    module: PreTrainedModel, case: Case, how: GenerationConfig, sizes: dict[str, Any], patience: float, **manager: Any
+) -> float:
+    """From the first request in to the last token out: making the manager and its cache is off the clock. Blocks are
+    not shared. Raises TimeoutError after `patience` seconds, RuntimeError where it fails."""
+    config = batching_config(**sizes, max_requests_per_batch=len(case), allow_block_sharing=False)
+    with (
+        warnings.catch_warnings(),
+        torch.no_grad(),
+        module.continuous_batching_context_manager(
+            generation_config=how, continuous_batching_config=config, **manager
+        ) as batch,
+    ):
+        warnings.simplefilter("ignore")
+        begun = time.perf_counter()
+        for prompt, new in zip(case.prompts, case.new_tokens):
+            batch.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
+        tokens = 0
+        for _ in range(len(case)):
+            result = batch.get_result(timeout=max(0.1, begun + patience - time.perf_counter()))
+            if result is None:
+                raise TimeoutError(f"generate_batch: not over after {patience:.0f} s")
+            if result.error is not None:
+                raise RuntimeError(f"generate_batch: {result.error}")
+            tokens += len(result.generated_tokens)
+        seconds = time.perf_counter() - begun
+    if tokens != case.output_tokens:
+        raise RuntimeError(f"generate_batch gave {tokens} tokens of {case.output_tokens}")
+    return seconds
+
+
+def batching_config(**values: Any) -> ContinuousBatchingConfig:
+    """`page_size` was named `block_size` up to transformers 5.17."""
+    if "page_size" in values and "page_size" not in ContinuousBatchingConfig.__dataclass_fields__:
+        values["block_size"] = values.pop("page_size")
+    return ContinuousBatchingConfig(**values)

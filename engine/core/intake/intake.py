@@ -1,0 +1,148 @@
+"""Submissions on their way in: checked, tokenized, numbered; all on the caller's thread."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.core.intake.prompts import PromptEncoder
+from engine.core.prompt_record import prompt_record
+from engine.core.stream import StreamRouter, Ticket
+from engine.decoding.beams import BeamSearch, Path
+from engine.decoding.constraints import Grammars
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.decoding.token_rules import token_rules
+from engine.models.loading import LoadedModel
+from engine.scheduler import beams
+from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.prompt_scores import PromptScores
+from engine.scheduler.request import Branch, Request
+from engine.trace.records import PromptScored, Record, Submitted, freeze
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked and tokenized submission, ready for the engine's thread, on the trace it was checked for."""
+
+    request: Request
+    record: Submitted
+    router: StreamRouter
+    told: PromptScored | None = None  # of a prompt of one token, which nothing is to be computed of
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return (self.record,) if self.told is None else (self.record, self.told)
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.branches)
+
+
+class Intake:
+    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), and numbers them from 0.
+    `grammars` are the model's: it outlives the trace."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        pool: BlockPool,
+        router: StreamRouter,
+        origin: float,
+        grammars: Grammars,
+    ) -> None:
+        self._config, self._card, self._eos = config, model.card, model.eos
+        self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
+        self._detokenizers = DetokenizerFactory(model.tokenizer)
+        self._encode = PromptEncoder(model.tokenizer, model.card)
+        self._grammars = grammars
+        self._unseeded = 0
+
+    def __call__(self, submissions: Sequence[Submission]) -> list[Prepared]:
+        """All of them or none: raises InvalidInput naming the first that cannot be taken."""
+        return [self._prepare(submission) for submission in submissions]
+
+    def _prepare(self, submission: Submission) -> Prepared:
+        now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
+        params = submission.params
+        if params.branches > 1 and not self._config.paged:
+            what, which = ("samples", "n") if params.n > 1 else ("beams", "beam_width")
+            raise InvalidInput(
+                f"{which}={params.branches}: mode {self._config.mode!r} has no blocks that {what} could share; "
+                f"use one of {', '.join(PAGED_MODES)}, or {which}=1"
+            )
+        if params.prompt_logprobs is not None and not self._config.paged:
+            raise InvalidInput(
+                f"prompt_logprobs={params.prompt_logprobs}: mode {self._config.mode!r} computes a prompt for its last "
+                f"token alone; use one of {', '.join(PAGED_MODES)}, or leave it out"
+            )
+        prompt = self._encode(submission.prompt)
+        length = len(prompt.ids)
+        limit = self._limit(length, params)
+        rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
+        matchers = self._grammars.matchers(params, params.branches)
+        request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
+        if params.prompt_logprobs is not None:
+            request.scores = PromptScores(prompt.ids, params.prompt_logprobs, self._card.vocabulary)
+        for index, matcher in enumerate(matchers):
+            output = Output(self._detokenizers(), params, self._eos, limit, matcher)
+            request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))
+        if params.beam_width > 1:
+            self._search(request)
+        ids = freeze(np.array(prompt.ids, np.int32))
+        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
+        told = prompt_record(request, self._detokenizers, now) if request.scores and request.scores.whole else None
+        return Prepared(request, record, self._router, told)
+
+    def _search(self, request: Request) -> None:
+        """Makes it a beam search, one that fits."""
+        params, pool, ends = request.params, self._pool, frozenset() if request.params.ignore_eos else self._eos
+
+        def ended(path: Path) -> bool:
+            if path.token in ends or path.length >= request.limit:
+                return True
+            output = Output(self._detokenizers(), params, ends, request.limit) if params.stop else None
+            return output is not None and any(output.push(token)[1] is not None for token in path.tokens)
+
+        width, rules = params.beam_width, (params.length_penalty, params.early_stopping)
+        beams.begin(request, BeamSearch(width, *rules, request.limit, ended, len(ends)))
+        if width > self._config.slots:
+            raise InvalidInput(
+                f"beam_width={width}: beams run together, and at most {self._config.slots} rows do; "
+                "lower beam_width, or raise max_running"
+            )
+        if request.ranked > self._card.vocabulary:
+            raise InvalidInput(
+                f"beam_width={width}: the model knows {self._card.vocabulary} tokens, too few; lower beam_width"
+            )
+        needed = beams.most_blocks(request, pool.block_size)
+        if needed > pool.total:
+            raise InvalidInput(
+                f"beam_width={width} with max_tokens={params.max_tokens:,}: its beams may need {needed:,} blocks, and "
+                f"the KV pool has {pool.total:,}; lower beam_width or max_tokens, or give the pool more memory"
+            )
+
+    def _seed(self, params: SamplingParams) -> int:
+        """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""
+        if params.seed is not None:
+            return params.seed
+        self._unseeded += 1
+        return (self._config.seed << 32) + self._unseeded
+
+    def _limit(self, length: int, params: SamplingParams) -> int:
+        """The most tokens a branch may generate: what it asked for, within the model's context."""
+        context = self._card.context
+        limit = min(params.max_tokens, context - length) if context else params.max_tokens
+        pool = self._pool
+        keeps = self._config.mode != "recompute"
+        if keeps and blocks_for(length + limit - 1, pool.block_size) > pool.total:
+            raise InvalidInput(
+                f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
+                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or "
+                "give the pool more memory"
+            )
+        return limit

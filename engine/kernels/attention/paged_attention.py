@@ -1,0 +1,335 @@
+"""Triton kernel for causal attention over the paged KV cache: prefill, decode and verification rows alike.
+
+A program owns a query tile, a run of one row's query tokens, one KV head and a part of the keys that the tile sees;
+every query head that reads this KV head is packed with the tokens into the M dimension of its matrix products, so that
+each key is read once a group. The softmax is computed online (Milakov and Gimelshein 2018, algorithm 3;
+FlashAttention-2, section 3.1). How long contexts are split is told in `engine.kernels.attention.splits`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import PackedRows, plan
+from engine.kernels.attention.splits import arrives_last, find_item, merge_parts, merge_shape
+from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
+from engine.kernels.codes import apart, decoded, scale_value
+from engine.kernels.dependent_launch import await_inputs
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
+
+
+@jit
+def blocks_of_tile(  # type: ignore[no-untyped-def]
+    block_table, tile, first_key, last_key, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
+):
+    """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block. No entry of
+    positions outside [first_key, last_key) is read."""
+    start = tile * BLOCK_KEYS
+    if BLOCK_SIZE % BLOCK_KEYS == 0:
+        stored = (start + BLOCK_KEYS > first_key) & (start < last_key)
+        block = tl.load(block_table + start // BLOCK_SIZE, mask=stored, other=0)
+    else:
+        keys = start + tl.arange(0, BLOCK_KEYS)
+        stored = (keys >= first_key) & (keys < last_key)
+        block = tl.load(block_table + keys // BLOCK_SIZE, mask=stored, other=0)
+    return block.to(tl.int64)
+
+
+@jit
+def attend(  # type: ignore[no-untyped-def]
+    tiles,  # first, last, gap, skipped: [first, last) are read, but from `gap` on the ones `skipped` tiles further
+    asked,  # queries [BLOCK_M, BLOCK_DIM], and their positions [BLOCK_M]
+    stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched
+    state,  # fp32: peak [BLOCK_M], total [BLOCK_M], weighted [BLOCK_M, BLOCK_DIM]
+    cache,  # K and V of this KV head, the block table of this row; block and slot strides of K, then of V
+    scales,  # of K and V of this KV head; of codes, else None
+    how,  # scale, sliding window, softcap; None for what is not asked for
+    MASKED: tl.constexpr,  # not: every query sees every key
+    BLOCK_SIZE: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
+    score so far, in powers of two and finite; the sum of 2 ** (score - peak); the values' sum under the same weights.
+    """
+    first, last, gap, skipped = tiles
+    q, positions = asked
+    first_key, last_key = stored_keys
+    peak, total, weighted = state
+    k_cache, v_cache, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride = cache
+    k_scales, v_scales = scales
+    scale, sliding_window, softcap = how
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    dims = tl.arange(0, BLOCK_DIM)
+    tile = first
+    if MASKED:
+        tile += tl.where(first < gap, 0, skipped)
+    block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
+    for number in tl.range(first, last):
+        keys = tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
+        offset = keys % BLOCK_SIZE
+        k_pointers = k_cache + (block * k_block_stride + offset * k_slot_stride)[None, :] + dims[:, None]
+        v_pointers = v_cache + (block * v_block_stride + offset * v_slot_stride)[:, None] + dims[None, :]
+        if k_scales is not None:
+            k_scale = tl.load(k_scales + block * k_block_stride + offset * KV_HEADS)
+            v_scale = tl.load(v_scales + block * v_block_stride + offset * KV_HEADS)
+        # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
+        tile = number + 1
+        if MASKED:
+            tile += tl.where(tile < gap, 0, skipped)
+        block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
+        if MASKED:
+            stored = (keys >= first_key) & (keys < last_key)
+            k = tl.load(k_pointers, mask=stored[None, :] & (dims < HEAD_DIM)[:, None], other=0)
+            v = tl.load(v_pointers, mask=stored[:, None] & (dims < HEAD_DIM)[None, :], other=0)
+        elif HEAD_DIM != BLOCK_DIM:
+            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[:, None], other=0)
+            v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
+        else:
+            k = tl.load(k_pointers)
+            v = tl.load(v_pointers)
+
+        if k_scales is not None:
+            of_codes: tl.constexpr = 1.0 if k.dtype == tl.int8 else 256.0
+            k, v = decoded(k, q.dtype), decoded(v, q.dtype)
+        scores = tl.dot(q, k, input_precision="ieee")
+        if k_scales is not None:
+            scores *= (scale_value(k_scale) * of_codes)[None, :]
+        factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
+        if softcap is not None:
+            decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
+            scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay)
+            factor = softcap * LOG2_E
+        if MASKED:
+            visible = keys[None, :] <= positions[:, None]
+            if sliding_window is not None:
+                visible = visible & (keys[None, :] > positions[:, None] - sliding_window)
+            scores = tl.where(visible, scores, float("-inf"))
+
+        new_peak = tl.maximum(peak, tl.max(scores, axis=1) * factor)
+        weights = tl.exp2(scores * factor - new_peak[:, None])
+        decline = tl.exp2(peak - new_peak)
+        total = total * decline + tl.sum(weights, axis=1)
+        if v_scales is not None:
+            if v.dtype == tl.float16:  # whose weights would be too small for it
+                v = v * of_codes * scale_value(v_scale).to(v.dtype)[:, None]
+            else:
+                weights *= (scale_value(v_scale) * of_codes)[None, :]
+        weighted = tl.dot(weights.to(v.dtype), v, weighted * decline[:, None], input_precision="ieee")
+        peak = new_peak
+    return peak, total, weighted
+
+
+# Step metadata may be slices of one buffer: specializing on their alignment or on a batch's size would recompile.
+_VARYING = "block_tables table_rows query_starts context_lengths plan rows table_stride sliding_window"
+
+
+@jit(do_not_specialize=_VARYING.split())
+def paged_attention_kernel(
+    out: tl.tensor,
+    weighted_parts: tl.tensor,  # as `Partials` has them; None where no context is split
+    peaks: tl.tensor,
+    totals: tl.tensor,
+    arrived: tl.tensor,
+    q: tl.tensor,
+    k_cache: tl.tensor,
+    v_cache: tl.tensor,
+    k_scales: tl.tensor,  # of a cache of codes, else None
+    v_scales: tl.tensor,
+    block_tables: tl.tensor,
+    table_rows: tl.tensor,
+    query_starts: tl.tensor,
+    context_lengths: tl.tensor,
+    plan: tl.tensor,
+    sinks: tl.tensor,
+    rows: tl.tensor,
+    table_stride: tl.tensor,
+    out_token_stride: tl.tensor,
+    out_head_stride: tl.tensor,
+    q_token_stride: tl.tensor,
+    q_head_stride: tl.tensor,
+    k_block_stride: tl.tensor,
+    k_slot_stride: tl.tensor,
+    k_head_stride: tl.tensor,
+    v_block_stride: tl.tensor,
+    v_slot_stride: tl.tensor,
+    v_head_stride: tl.tensor,
+    scale: tl.tensor,
+    sliding_window: tl.tensor,
+    softcap: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,  # query heads a KV head
+    BLOCK_M: tl.constexpr,  # query tokens * group, padded
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
+    MERGED_SPLITS: tl.constexpr,
+) -> None:
+    await_inputs()
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
+    item = tl.program_id(0) // KV_HEADS
+    kv_head = tl.program_id(0) % KV_HEADS  # programs side by side read the heads of one slot, which lie side by side
+    if item >= tl.load(plan + rows):
+        return  # the grid is an upper bound, known without reading the device
+    row, index, row_start, queries, tile, split, splits = find_item(plan, query_starts, rows, item, BLOCK_TOKENS)
+
+    context = tl.load(context_lengths + row)
+    table = row
+    if table_rows is not None:
+        table = tl.load(table_rows + row)
+    m = tl.arange(0, BLOCK_M)
+    dims = tl.arange(0, BLOCK_DIM)
+    tokens = tile * BLOCK_TOKENS + m // GROUP
+    heads = (kv_head * GROUP + m % GROUP).to(tl.int64)
+    filled = (m < BLOCK_TOKENS * GROUP) & (tokens < queries)
+    mask = filled[:, None] & (dims < HEAD_DIM)[None, :]
+    token_index = (row_start + tokens).to(tl.int64)
+    q_offsets = token_index * q_token_stride + heads * q_head_stride
+    query_tile = tl.load(q + q_offsets[:, None] + dims[None, :], mask=mask, other=0.0)
+
+    first_position = context - queries + tile * BLOCK_TOKENS
+    last_key = tl.minimum(first_position + BLOCK_TOKENS, context)
+    first_key = 0
+    first_full = 0  # the key tiles [first_full, last_full) are seen entirely by all queries
+    if sliding_window is not None:
+        first_key = tl.maximum(first_position - sliding_window + 1, 0)
+        first_full = (tl.maximum(last_key - sliding_window, 0) + BLOCK_KEYS - 1) // BLOCK_KEYS
+    last_full = (first_position + 1) // BLOCK_KEYS
+    first = first_key // BLOCK_KEYS
+    last = (last_key + BLOCK_KEYS - 1) // BLOCK_KEYS
+    if peaks is not None:
+        count = last - first
+        last = first + count * (split + 1) // splits
+        first += count * split // splits
+    first_full = tl.minimum(tl.maximum(first_full, first), last)
+    last_full = tl.minimum(tl.maximum(last_full, first_full), last)
+
+    peak = tl.full([BLOCK_M], -1.0e30, tl.float32)  # finite, so that a tile of hidden keys leaves no -inf - -inf
+    total = tl.zeros([BLOCK_M], tl.float32)
+    if sinks is not None:
+        sink = tl.load(sinks + heads, mask=filled, other=0.0).to(tl.float32) * LOG2_E
+        sink = tl.where(split == 0, sink, float("-inf"))  # counted once
+        peak = tl.maximum(peak, sink)
+        total = tl.exp2(sink - peak)
+    weighted = tl.zeros([BLOCK_M, BLOCK_DIM], tl.float32)
+    positions = context - queries + tokens
+    k_head = k_cache + kv_head.to(tl.int64) * k_head_stride
+    v_head = v_cache + kv_head.to(tl.int64) * v_head_stride
+    block_table = block_tables + table.to(tl.int64) * table_stride
+    asked, stored_keys = (query_tile, positions), (first_key, last_key)
+    cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
+    scales = None, None
+    if k_scales is not None:
+        scales = k_scales + kv_head, v_scales + kv_head
+    how = scale, sliding_window, softcap
+    for masked in tl.static_range(2):
+        if masked:  # the tiles before and after the full ones
+            begin, end = first, last - (last_full - first_full)
+        else:
+            begin, end = first_full, last_full
+        tiles = begin, end, first_full, last_full - first_full
+        state = peak, total, weighted
+        peak, total, weighted = attend(
+            tiles,
+            asked,
+            stored_keys,
+            state,
+            cache,
+            scales,
+            how,
+            masked,
+            BLOCK_SIZE,
+            KV_HEADS,
+            HEAD_DIM,
+            BLOCK_KEYS,
+            BLOCK_DIM,
+        )
+
+    if peaks is not None and splits > 1:
+        part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64)
+        at = (part * KV_HEADS + kv_head) * BLOCK_M + m
+        tl.store(peaks + at, peak, mask=filled)
+        tl.store(totals + at, total, mask=filled)
+        tl.store(weighted_parts + at[:, None] * HEAD_DIM + dims[None, :], weighted, mask=mask)
+        first_part = part - split
+        if arrives_last(arrived + first_part * KV_HEADS + kv_head, splits):
+            first_token = (row_start + tile * BLOCK_TOKENS).to(tl.int64)
+            place = out + first_token * out_token_stride + (kv_head * GROUP).to(tl.int64) * out_head_stride
+            merge_parts(
+                (place, out_token_stride, out_head_stride),
+                (weighted_parts, peaks, totals),
+                (first_part, splits, kv_head, tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP),
+                KV_HEADS,
+                GROUP,
+                HEAD_DIM,
+                BLOCK_M,
+                BLOCK_DIM,
+                MERGED_M,
+                MERGED_SPLITS,
+            )
+    else:
+        out_offsets = token_index * out_token_stride + heads * out_head_stride
+        tl.store(out + out_offsets[:, None] + dims[None, :], weighted / total[:, None], mask=mask)
+
+
+def paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    rows: PackedRows,
+    options: Options,
+    *,
+    out: Tensor | None = None,
+    tiling: Tiling | None = None,
+    sm: int | None = None,
+    processors: int | None = None,
+) -> Tensor:
+    """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
+
+    q and both caches share one dtype, or these hold codes (`engine.kernels.codes`); head_dim is 32 to 256; scale is
+    positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
+    hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
+    position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
+    and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and `processors`
+    take the place of what the device would get, for measurements and tests. Never waits for the device and allocates
+    through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
+    """
+    out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
+    q = q if q.stride(-1) == 1 else q.contiguous()
+    facts = device_facts(q.device)
+    sm, processors = sm or facts[0], processors or facts[1]
+    tokens, heads, head_dim = q.shape
+    (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
+    kv_heads = k_cache.shape[2]
+    window = options.window
+    # A plan made before a capture is not part of the graph.
+    captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
+    for part in rows.parts(tokens) if tokens else ():
+        tiles = tiling or usual_tiling(
+            sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries, k_scales is not None
+        )
+        key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
+        if key not in rows.plans:
+            rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
+        planned = rows.plans[key]
+        partials = planned.partials
+        states = (None,) * 4 if partials is None else partials
+        cached = k_cache, v_cache, k_scales, v_scales
+        tensors = q, *cached, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
+        sizes = len(part.context_lengths), part.block_tables.stride(0)
+        strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
+        how = options.scale, window, options.softcap
+        group, block_dim = heads // kv_heads, max(32, next_power_of_two(head_dim))
+        merged = merge_shape(tiles, part.kind, group, block_dim)
+        shape = k_cache.shape[1], head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, *merged
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape
+        warps, stages = tiles.num_warps, tiles.num_stages
+        launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
+    return out

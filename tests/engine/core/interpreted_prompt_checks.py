@@ -1,0 +1,41 @@
+"""Checks of prompts' log-probabilities on the GPU's path, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_triton_path.py", allow_module_level=True)
+
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.models.loading import load
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model, save_tiny_model
+
+
+@pytest.mark.parametrize(("name", "depth"), [("llama", 1), ("gemma3", 0)])
+def test_a_prompt_is_as_likely_as_the_model_says(name: str, depth: int, tmp_path: Path) -> None:
+    """In parts, beside a request that asks for nothing."""
+    torch.set_num_threads(1)
+    save_tiny_model(TINY_MODELS[name], tmp_path)
+    random = torch.Generator().manual_seed(5)
+    plain, prompt = (torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (5, 22))
+    with torch.inference_mode():
+        expected = make_tiny_model(TINY_MODELS[name])(torch.tensor([prompt])).logits[0].log_softmax(-1)
+    config = EngineConfig("chunked", max_running=4, token_budget=9, block_size=4, depth=depth)
+    params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
+    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
+    with Engine(model, config, threads=1) as engine:
+        others, asked = engine.submit_many(
+            [Submission(plain, params), Submission(prompt, params.with_(prompt_logprobs=2))]
+        )
+        told = asked.result(100).prompt_logprobs
+        assert others.result(100).prompt_logprobs is None
+    assert told is not None
+    for at, place in enumerate(told[1:]):
+        assert place is not None
+        assert place.logprob == pytest.approx(float(expected[at, prompt[at + 1]]), abs=1e-4)
+        best = expected[at].topk(2)
+        assert [token for token, _ in place.alternatives] == best.indices.tolist()
+        assert [p for _, p in place.alternatives] == pytest.approx(best.values.tolist(), abs=1e-4)
