@@ -1,5 +1,5 @@
-"""The command line: batchscope [window], run, compare, sweep, compress, replay, models, fit, quantize, quality, bench,
-doctor.
+"""The command line: batchscope [window], run, compare, sweep, compress, replay, tour, models, fit, quantize, quality,
+bench, doctor.
 
 What is imported on top is little, so that Ctrl+C finds `main` from the start.
 """
@@ -102,7 +102,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    from app.cli import bench, compare, compress, doctor, export, fit, models, quality, quantize, replay, run, sweep
+    from app.cli import (
+        bench,
+        compare,
+        compress,
+        doctor,
+        export,
+        fit,
+        models,
+        quality,
+        quantize,
+        replay,
+        run,
+        sweep,
+        tour,
+    )
     from app.cli.options import engine_options, model_options
 
     top = Parser(
@@ -119,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
-    for command in (run, compare, sweep, compress, replay, export, models, quantize, quality, fit, bench, doctor):
+    for command in (run, compare, sweep, compress, replay, tour, export, models, quantize, quality, fit, bench, doctor):
         command.add(commands)
     return top
 
