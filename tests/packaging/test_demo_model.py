@@ -134,7 +134,7 @@ def test_examples_are_followed() -> None:
 def test_whatever_it_is_given_it_goes_on_with_words_of_its_stories() -> None:
     given: list[Prompt] = [
         "Once upon a time", "Hello", "What is 2 + 2?", "fox owl kite lantern", "The committee met on Monday and",
-        "a b c d e f g", "In the deep forest, a small owl", "Paged attention keeps K and V in blocks. ", "42", "One day",
+        "a b c d e f g", "In the deep forest, a small owl", "Paged attention keeps K and V. ", "42", "One day",
     ]  # fmt: skip
     answers = answered([*given, *(exercises.turns(str(text)) for text in given)])
     known, said = grammar.vocabulary(), [grammar.words(answer) for answer in answers]
