@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine.compression import compare_compressed, compress
     from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
     from engine.core import Completion, Delta, Engine, EngineProcess, Run, Stream
+    from engine.export import Source
     from engine.quality import measure_quality, quantize_to_awq
     from engine.trace import Trace, load_trace, measure, save_trace
     from engine.workloads import Workload, list_workloads, load_workload
@@ -20,6 +21,7 @@ _OFFERED = {
     "compression": "compare_compressed compress",
     "config": "EngineConfig InvalidInput ModelSpec SamplingParams Submission",
     "core": "Completion Delta Engine EngineProcess Run Stream",
+    "export": "Source",
     "quality": "measure_quality quantize_to_awq",
     "trace": "Trace load_trace measure save_trace",
     "workloads": "Workload list_workloads load_workload",

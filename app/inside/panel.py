@@ -118,6 +118,9 @@ class InsightPanel(QWidget):
         """The place of the step at the cursor, of so many that are known here; -1 before the first."""
         return min(self.scope.place, known - 1)
 
+    def see_all(self) -> None:
+        """All of the run, where the picture may show a stretch of it."""
+
     def row_chosen(self, row: int) -> None:
         """A row of the table was activated; a subclass may select its request or go to its moment."""
 

@@ -7,6 +7,7 @@ from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.layouts import steady
 
+LAYOUT_VERSION = 2  # of what is kept of it
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
 AREAS = {"setup": LEFT} | dict.fromkeys(("timeline", "step", "requests", "transcript"), FOOT)  # all others at the right

@@ -11,7 +11,7 @@ from app.inside.on_demand import InsightPlace
 from app.inside.panel import INSIGHTS, InsightPanel
 from app.play.composer import Composer
 from app.play.last_run import LastRun
-from app.play.layout import AREAS, RIGHT, PlayLayout, dock_host
+from app.play.layout import AREAS, LAYOUT_VERSION, RIGHT, PlayLayout, dock_host
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
 from app.play.setup.run import RunSetup
@@ -28,7 +28,7 @@ from app.ui.layouts import Scrolled, column, held
 from engine.config import Prompt
 from engine.trace import Header, RequestView
 
-LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
+LAYOUT_KEY = "play/layout"
 INSIDE_KEY = "play/inside"
 COLUMNS_KEY = "play/request columns"
 

@@ -16,7 +16,7 @@ from app.ui.zoomed import sized
 
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows
-SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+SPEEDS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 KEYS = "Space plays and pauses, comma and period step, F follows."
 
 

@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import qasync
@@ -19,6 +19,7 @@ import resources
 from app import storage
 from app.playback.bridge import Bridge
 from app.session.session import Session
+from app.stage.scene import Scene
 from app.ui import style_sheet, theme
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
@@ -85,14 +86,21 @@ def open_window(
     *,
     in_process: bool = False,
     run: Path | None = None,
+    tour: Sequence[Scene] = (),
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
-    loaded until it is asked for. `on_made` is handed the window before it is shown.
+    loaded until it is asked for. `tour` begins when the model is there. `on_made` is handed the window before it is
+    shown.
     """
     make_application()
+
+    async def begin_tour(window: MainWindow) -> None:
+        await until(lambda: window.session.ready or window.session.closing)
+        if not window.session.closing:
+            window.touring.take(tour)
 
     async def live() -> None:
         session = Session(in_process=in_process)
@@ -105,6 +113,8 @@ def open_window(
         window.fit_screen()
         window.show()
         window.start(spec, config, run)
+        if tour:
+            session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:

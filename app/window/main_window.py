@@ -16,13 +16,16 @@ from app.playback.bridge import Bridge
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
+from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held, steady
 from app.window.actions import WindowActions
 from app.window.notices import Notices
+from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
+from app.window.touring import Touring
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -30,6 +33,7 @@ from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
     from app.compare.page import ComparePage
+    from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
@@ -60,6 +64,7 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
+        self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
@@ -67,7 +72,10 @@ class MainWindow(QMainWindow):
         self._places = {index: QWidget() for index in (COMPARE, MODELS)}  # where these pages will stand
         for place in self._places.values():
             self.pages.addWidget(place)
-        self.setCentralWidget(held(column(self.top_bar, self.banner, (self.pages, 1), spacing=0), "page"))
+        stage = Stage(session, bridge, self.page, self._build_compare, self.pages, self.show_page)
+        self.touring = Touring(stage, self.runs, self.banner, self)
+        shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
+        self.setCentralWidget(held(column(*shown, spacing=0), "page"))
         self.window_actions = WindowActions(self)
         self.commands = self.window_actions.all
         self._make_actions()
@@ -81,8 +89,7 @@ class MainWindow(QMainWindow):
 
     def fit_screen(self) -> None:
         """No larger than the screen it will be on, with room for the frame around it."""
-        there = self.screen().availableGeometry().size()
-        self.resize(self.size().boundedTo(there - QSize(0, FRAME)))
+        self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
     def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
@@ -121,12 +128,14 @@ class MainWindow(QMainWindow):
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
+        self.export_actions = [add(words, ask) for words, ask in self.exports.actions()]
         add("Open a model folder …", model.choose_folder)
         add("Take prompts from a file …", composer.choose_file)
         add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
         self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         add("Compress the prompt …", composer.ask_compression)
+        self.tour_action = add("Take the tour", self.touring.ask)
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
         self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
@@ -139,16 +148,9 @@ class MainWindow(QMainWindow):
         docks = [dock.toggleViewAction() for dock in self.page.docks.values()]
         shared = self.window_actions
         self.menu.clear()
-        self.menu.addActions(
-            [
-                self.new_action,
-                self.models_action,
-                self.open_action,
-                self.run_action,
-                self.live_action,
-                self.unload_action,
-            ]
-        )
+        opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
+        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
         panels.addActions(docks)
@@ -258,6 +260,10 @@ class MainWindow(QMainWindow):
         filters = (f"Models, runs and prompts (*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS})", "All files (*)")
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
+    def _race(self) -> RaceSession | None:
+        """That of the Compare page, where that is on show."""
+        return self.compare.race if self.compare is not None and self.compare.isVisible() else None
+
     def _on_new(self) -> None:
         if self.runs.running:
             stop = ("Stop them", self.session.stop)
@@ -298,7 +304,9 @@ class MainWindow(QMainWindow):
         self.page.see_inside(not self.page.cursor_bar.inside.isChecked())
 
     def _on_escape(self) -> None:
-        if self.runs.reading:
+        if self.touring.on:
+            self.touring.leave()
+        elif self.runs.reading:
             self.runs.cancel()
         elif self.compare is not None and self.compare.reading:
             self.compare.close_file()
@@ -383,6 +391,7 @@ class MainWindow(QMainWindow):
         if not self._closing:
             self._closing = True
             self.runs.cancel()
+            self.touring.close_down()
             if self.keeps_layout:
                 storage.keep_state(GEOMETRY_KEY, self.saveGeometry())
                 self.page.keep_layout()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.decoding.constraints.masks import Masks
-from engine.runner.prompt_scores import Scored
+from engine.runner.prompt_scores import ScoredPositions
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
 
@@ -148,7 +148,7 @@ class LaunchedStep:
     graph: int = 0
     device: float = 0.0
     swapping: float = 0.0
-    _scored: Scored | None = None
+    _scored: ScoredPositions | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
@@ -163,9 +163,9 @@ class LaunchedStep:
         there = sampled.tokens.device.type == "cpu"
         self._sampled = sampled if there else sampled.sent()
 
-    def keep_scores(self, scored: Scored) -> None:
+    def keep_scores(self, scored: ScoredPositions) -> None:
         """Likewise what the step tells of prompts."""
-        self._scored = scored if scored.logprobs.device.type == "cpu" else Scored(*map(_sent, scored))
+        self._scored = scored if scored.logprobs.device.type == "cpu" else ScoredPositions(*map(_sent, scored))
 
     def tell_scores(self) -> None:
         """Tells requests what the step says of their prompts; `read` has waited for it."""

@@ -30,6 +30,7 @@ class ReplayBar(QFrame):
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
         self.speed = DropDown("replay_speed", speeds, "Speed of the replay")
+        self.speed.setCurrentIndex(SPEEDS.index(1.0))
         views = [("Slots and streams", None), *((insight.title, insight) for insight in INSIGHTS)]
         self.view = DropDown("lane_views", views, "What the lanes show")
         self.view.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)

@@ -38,8 +38,8 @@ from engine.trace import Slo, busiest
 
 BUDGET = 0.008
 FILL = 1.25  # how much longer the shown span gets when a lane runs out of it
-SHORTEST_SPAN = 1.0
-SPEEDS = (1.0, 2.0, 4.0)
+SHORTEST_SPAN = 1.0  # seconds that all lanes show while there is nothing to show
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 UNDER_WAY = (LaneState.WAITING, LaneState.LOADING, LaneState.STARTING)
@@ -199,7 +199,7 @@ class RaceSession(Lessee):
             case LaneFinished(index, repeat, trace):
                 self._live_lane = None
                 self.lanes[index].finish(repeat, trace)
-                self._set_span(max(self.longest, SHORTEST_SPAN))
+                self._set_span(self.longest or SHORTEST_SPAN)
                 self._next()
             case LaneFailed(index, _, error):
                 self._live_lane = None
@@ -231,7 +231,7 @@ class RaceSession(Lessee):
                 lane.set_state(LaneState.STOPPED)
             if lane.state is not LaneState.FAILED:
                 lane.settle()
-        self._set_span(max(self.longest, SHORTEST_SPAN))
+        self._set_span(self.longest or SHORTEST_SPAN)
         self.show_end()
         self.race_over.emit(result)
 

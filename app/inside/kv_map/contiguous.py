@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 
-TALLEST, WRITTEN = 22, 15  # pixels of a strip; from which on it has words
+TALLEST, WRITTEN = 44, 15  # pixels of a strip; from which on it has words
 
 
 @dataclass(frozen=True, slots=True)

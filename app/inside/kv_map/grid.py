@@ -16,7 +16,7 @@ from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 
-LARGEST = 22  # pixels of a cell
+LARGEST = 44  # pixels of a cell
 JOINED = 6  # from which on a line joins the blocks of a table
 MOST_JOINED = 512
 FRAME_MS = 33

@@ -255,6 +255,10 @@ class TimelinePanel(InsightPanel):
             return max(0, after - 1)
         return min(after, len(ends) - 1)
 
+    def see_all(self) -> None:
+        self.view.set_selection(None)
+        self.view.fit()
+
     def row_chosen(self, row: int) -> None:
         if row < len(self._rows):
             self._on_step(self._rows[row])

@@ -1,0 +1,75 @@
+"""What a person had before a tour, and has again after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QByteArray
+
+from app.play.layout import LAYOUT_VERSION
+from app.playback.cursor_bar import SPEEDS
+from app.session.session import SessionState
+from app.stage.stage import Stage
+from engine import EngineConfig, ModelSpec, Trace
+
+if TYPE_CHECKING:
+    from app.compare.choice import RaceChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The page, the panels, the settings, and the texts on show: `trace` is None where there were none."""
+
+    page: int
+    panels: QByteArray
+    inside: bool
+    loaded: bool
+    spec: ModelSpec
+    config: EngineConfig
+    choice: RaceChoice | None
+    trace: Trace | None
+    file: Path
+
+    @classmethod
+    def of(cls, stage: Stage) -> Kept:
+        session, play, bridge = stage.session, stage.play, stage.bridge
+        compare = stage.compare()
+        return cls(
+            stage.pages.currentIndex(),
+            play.area.saveState(LAYOUT_VERSION),
+            play.cursor_bar.inside.isChecked(),
+            session.state is not SessionState.EMPTY,
+            session.spec,
+            session.config,
+            compare.setup.choice,
+            bridge.trace if bridge.requests else None,
+            session.run_file or Path("the session before"),
+        )
+
+    def put_back(self, stage: Stage) -> None:
+        """The page, the panels and the race's settings."""
+        play, compare = stage.play, stage.compare()
+        play.composer.drop_file.click() if play.composer.drop_file.isVisible() else None
+        play.area.restoreState(self.panels, LAYOUT_VERSION)
+        play.cursor_bar.inside.setChecked(self.inside)
+        play.cursor_bar.speed.setCurrentIndex(SPEEDS.index(1.0))
+        compare.replay.view.setCurrentIndex(0)
+        if self.choice is not None:
+            compare.setup.take(self.choice)
+        stage.show_page(self.page)
+
+    async def load_back(self, stage: Stage, show: Callable[[Trace, Path], None]) -> None:
+        """The model with its settings; `show` is called with the texts that were there and their file."""
+        session = stage.session
+        if not self.loaded:
+            await session.unload()
+            session.spec = self.spec
+        elif session.spec != self.spec or not session.ready:
+            await session.load(self.spec, self.config)
+        elif session.config != self.config:
+            await session.begin(self.config)
+        if self.trace is not None:
+            show(self.trace, self.file)

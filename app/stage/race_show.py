@@ -1,0 +1,121 @@
+"""A scene with several lanes: a race on the Compare page."""
+
+from PySide6.QtWidgets import QWidget
+
+from app.compare.choice import LaneChoice, RaceChoice
+from app.compare.page import ComparePage
+from app.compare.race.lane_show import LaneState
+from app.compare.race.session import SPEEDS
+from app.inside.panel import INSIGHTS
+from app.session.lessee import Phase
+from app.session.session import Session, SessionState
+from app.stage.scene import Scene
+from app.stage.show import GivenUp, set_speed, until
+from app.words import sentence
+from engine import ModelSpec
+
+
+class RaceShow:
+    def __init__(self, scene: Scene, session: Session, page: ComparePage) -> None:
+        self._scene, self._session, self._page = scene, session, page
+        self._raced = False
+
+    def arrange(self) -> None:
+        """The lanes, showing what the scene is about, and of what is below them what it points at."""
+        page, view = self._page, self._page.replay.view
+        page.setup.hide()
+        pointed = {point.on for point in self._scene.points}
+        page.charts.setVisible("curves" in pointed)
+        page.result.setVisible("table" in pointed)
+        page.setup.show_sweep(False)
+        insight = next((insight for insight in INSIGHTS if insight.name == self._scene.panels[0]), None)
+        view.setCurrentIndex(0 if insight is None else view.findText(insight.title))
+
+    # -- the race -------------------------------------------------------------------------------------------------
+
+    async def play(self, given_up: GivenUp) -> str:
+        session, scene, page = self._session, self._scene, self._page
+        await until(lambda: (session.state is not SessionState.LOADING and not page.race.busy) or given_up())
+        if given_up():
+            return ""
+        demo = ModelSpec()
+        if (not session.ready or session.spec != demo) and not await session.load(demo):
+            return f"{sentence(demo.source)} could not be loaded"
+        lanes = tuple(map(LaneChoice.parse, scene.lanes))
+        page.setup.take(RaceChoice(scene.workload, lanes, scene.kv_tokens or 0, scene.count or 0))
+        refused: list[str] = []
+        page.race.refused.connect(refuse := lambda words, requests_run: refused.append(words))
+        try:
+            page.start()
+            await until(lambda: page.race.phase is Phase.OVER or bool(refused) or given_up())
+            if given_up():
+                page.stop()
+                await until(lambda: not page.race.busy or session.closing)
+                return ""
+        finally:
+            page.race.refused.disconnect(refuse)
+        failed = next((lane for lane in page.race.lanes if lane.state is LaneState.FAILED), None)
+        if not refused and failed is None:
+            await until(lambda: all(lane.playback.caught_up for lane in page.race.lanes) or given_up())
+            self._raced = True
+        return refused[0] if refused else "" if failed is None else failed.error
+
+    # -- once more ------------------------------------------------------------------------------------------------
+
+    def due(self) -> list[float]:
+        """A point on a lane is due at that share of the lane's own run."""
+        race, due = self._page.race, [0.0]
+        for point in self._scene.points:
+            kind, *which = point.on.split()
+            lane = race.lanes[int(which[0]) - 1] if kind == "lane" else None
+            whole = point.at >= 1.0 or lane is None or race.longest <= 0
+            due.append(max(due[-1], point.at * (1.0 if whole or lane is None else lane.span / race.longest)))
+        return due[1:]
+
+    @property
+    def share(self) -> float:
+        race = self._page.race
+        return race.clock / race.longest if race.longest > 0 else 1.0
+
+    @property
+    def playing(self) -> bool:
+        return self._page.race.replaying
+
+    def replay(self) -> None:
+        race = self._page.race
+        if self._raced:
+            set_speed(self._page.replay.speed, SPEEDS, race.longest, self._scene.seconds)
+            race.seek(0.0)
+            race.play()
+
+    def go(self, share: float) -> None:
+        race = self._page.race
+        race.pause()
+        if share >= 1.0:
+            race.show_end()
+        else:
+            race.seek(share * race.longest)
+
+    def toggle(self) -> None:
+        self._page.race.toggle()
+
+    def select(self, request: int) -> None:
+        for view in self._page.views:
+            view.lane.scope.select(request)
+
+    def place(self, name: str) -> QWidget | None:
+        page, (kind, *which) = self._page, name.split()
+        if kind == "lane" and int(which[0]) <= len(page.views):
+            view = page.views[int(which[0]) - 1]
+            return view.panel if which[1:] else view
+        places: dict[str, QWidget] = {"curves": page.charts, "table": page.result}
+        return places.get(kind)
+
+    def hand_over(self) -> None:
+        self.put_back()
+        self._page.setup.race.setFocus()
+
+    def put_back(self) -> None:
+        page = self._page
+        for widget in (page.setup, page.charts, page.result):
+            widget.show()

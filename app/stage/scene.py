@@ -1,0 +1,96 @@
+"""A scene of a tour: a real run, what is said of it, and where to look when. No Qt."""
+
+import shlex
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_PANELS = (
+    "streams", "timeline", "step", "kv_map", "beams", "memory", "roofline", "machine", "live", "requests", "transcript",
+)  # fmt: skip
+RACE_PANELS = ("slots", "timeline", "step", "kv_map", "memory", "roofline")  # what every lane shows
+RACE_PLACES = ("curves", "table")  # below the lanes
+MOST_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Something to look at: the place `on` the window that is lit, and a line of words.
+
+    It is due at the share `at` of the run, in [0, 1], of a lane's own where it is on a lane, or, where `step` is not
+    None, at the end of that step, counted from 0. `request` is selected meanwhile; -1 is none.
+    """
+
+    on: str
+    words: str
+    at: float = 0.0
+    step: int | None = None
+    request: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One lane is a run on the Play page, two to four are a race on the Compare page.
+
+    `workload` is a shipped one's name or a file's path, `lanes` are texts as `parse_lane` reads them, `kv_tokens` the
+    size of every KV pool. A run or race is played again from its start in about `seconds`, with each of `points` in its
+    turn, and stands still at the last one. `panels` are shown on Play beside the streams, the first one in front; in a
+    race, the first is what every lane shows.
+    """
+
+    file: Path
+    title: str
+    caption: str
+    question: str
+    answer: str
+    workload: str
+    lanes: tuple[str, ...]
+    panels: tuple[str, ...]
+    points: tuple[Point, ...]
+    count: int | None = None
+    kv_tokens: int | None = None
+    beam_width: int = 1
+    seconds: float = 10.0
+
+    @property
+    def races(self) -> bool:
+        return len(self.lanes) > 1
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What a point may be on."""
+        if not self.races:
+            return self.panels
+        lanes = [f"lane {i + 1}" for i in range(len(self.lanes))]
+        return (*lanes, *(f"{lane} figures" for lane in lanes), *RACE_PLACES)
+
+    @property
+    def command(self) -> str:
+        """What does the same on the command line."""
+        words = ["batchscope", "compare", "--workload", self.workload]
+        words += ["--count", str(self.count)] if self.count else []
+        words += ["--lanes", ",".join(self.lanes)]
+        words += ["--kv-tokens", str(self.kv_tokens)] if self.kv_tokens else []
+        words += ["--beams", str(self.beam_width)] if self.beam_width > 1 else []
+        return shlex.join(words)
+
+
+def shares(points: Sequence[Point], step_ends: Sequence[float], origin: float) -> list[float]:
+    """When each point is due, as shares of a run whose steps ended at `step_ends` (s) and that began at `origin` (s).
+
+    A step that the run does not have counts as its last. No point is due before the one ahead of it.
+    """
+    length = (step_ends[-1] - origin) if len(step_ends) else 0.0
+    due: list[float] = []
+    for point in points:
+        share = point.at
+        if point.step is not None and length > 0:
+            share = (step_ends[min(point.step, len(step_ends) - 1)] - origin) / length
+        due.append(max(share, due[-1] if due else 0.0))
+    return due
+
+
+def point_at(due: Sequence[float], share: float) -> int:
+    """The place of the point that is on at this share of the run; -1 before the first."""
+    return bisect_right(due, share) - 1

@@ -1,0 +1,90 @@
+"""Tours in the window: how one begins, its keys, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QMainWindow
+
+from app.session.session import SessionState
+from app.stage.caption_bar import CaptionBar
+from app.stage.scene import Scene
+from app.stage.scene_file import read_tour
+from app.stage.stage import Stage
+from app.stage.tour_card import TourCard
+from app.ui.banner import Banner
+from app.window.saved_runs import SavedRuns
+from engine import InvalidInput
+
+if TYPE_CHECKING:
+    from app.stage.tour import Tour
+
+KEYS = (("PgDown", 1), ("PgUp", -1))
+
+
+class Touring(QObject):
+    """One tour at a time, in `bar` and on the stage. Page keys are its own while it is on."""
+
+    def __init__(self, stage: Stage, runs: SavedRuns, banner: Banner, window: QMainWindow) -> None:
+        super().__init__(window)
+        self._stage, self._runs, self._banner = stage, runs, banner
+        self.bar = CaptionBar()
+        self.bar.hide()
+        self.tour: Tour | None = None
+        self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
+        self._keys = [QShortcut(QKeySequence(key), window) for key, _ in KEYS]
+        for key, (_, by) in zip(self._keys, KEYS, strict=True):
+            key.activated.connect(lambda by=by: self.bar.moved.emit(by))
+            key.setEnabled(False)
+
+    @property
+    def on(self) -> bool:
+        return self.tour is not None and not self.tour.leaving
+
+    def ask(self) -> None:
+        """The tour that is shipped."""
+        try:
+            self.take(read_tour())
+        except InvalidInput as error:
+            self._banner.tell("error", "There is no tour", str(error))
+
+    def take(self, scenes: Sequence[Scene]) -> None:
+        """Begins a tour, unless something runs that it would end."""
+        stage = self._stage
+        if self.tour is not None:
+            return
+        if self._runs.running or stage.session.state is SessionState.LEASED:
+            stop = ("Stop them", stage.session.stop) if self._runs.running else None
+            self._banner.tell("warning", "Something is running", "The tour begins when it is over.", action=stop)
+            return
+        from app.stage.tour import Tour
+
+        self._runs.cancel()
+        self._runs.close()
+        self._banner.hide()
+        tour = self.tour = Tour(scenes, stage, self.bar, self)
+        tour.texts_back.connect(self._runs.show)
+        tour.ended.connect(self._on_ended)
+        for key in self._keys:
+            key.setEnabled(True)
+        tour.go(0)
+
+    def leave(self) -> None:
+        """What the person had comes back."""
+        if self.tour is not None:
+            self.tour.leave()
+
+    def close_down(self) -> None:
+        """The window closes."""
+        if self.tour is not None:
+            self.tour.close_down()
+
+    def _on_ended(self) -> None:
+        if self.tour is not None:
+            self.tour.deleteLater()
+        self.tour = None
+        for key in self._keys:
+            key.setEnabled(False)

@@ -1,0 +1,76 @@
+"""Plays a tour offscreen and draws each of its scenes as it stands at its last point.
+
+python packaging/scene_pictures.py [FOLDER] [--only NAME ...] [--points] [--light]
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import qasync
+
+from app.stage.scene_file import read_tour
+from app.ui import theme
+from app.window.application import make_application, unattended_window, until
+from app.window.main_window import MainWindow
+from engine import EngineConfig, ModelSpec
+
+SIZE = (1280, 720)
+REST = 0.6  # seconds until streams and charts have come to rest
+LONGEST = 60.0  # seconds of a scene
+
+
+async def draw(window: MainWindow, given: argparse.Namespace) -> None:
+    window.start(ModelSpec("demo"), EngineConfig())
+    await until(lambda: window.session.ready)
+    await asyncio.sleep(REST)
+    window.grab().save(str(given.folder / "scene-card.png"))
+    scenes = [s for s in read_tour(given.tour) if not given.only or any(name in s.file.stem for name in given.only)]
+    window.touring.take(scenes)
+    tour = window.touring.tour
+    assert tour is not None
+    tour.replays = False
+    for number, scene in enumerate(scenes):
+        tour.go(number)
+        if not await until(lambda number=number: tour.number == number and tour.over, LONGEST):
+            print(f"{scene.file.name}: {window.touring.bar.status.text()}", file=sys.stderr)
+        last = len(tour.due) - 1
+        for place in range(last + 1) if given.points else [last]:
+            if tour.show is not None and tour.due:
+                tour.show.go(tour.due[place])
+            await asyncio.sleep(REST)
+            name = f"scene-{scene.file.stem}{f'-{place}' if given.points else ''}{'-light' if given.light else ''}.png"
+            window.grab().save(str(given.folder / name))
+            print(f"{'picture':<24}{given.folder / name}")
+    window.touring.leave()
+    await until(lambda: window.touring.tour is None)
+
+
+async def live(given: argparse.Namespace) -> None:
+    async with unattended_window(SIZE) as window:
+        await draw(window, given)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folder", nargs="?", type=Path, default=Path("scenes"))
+    options.add_argument("--tour", type=Path, help="a scene or a folder of them (default: the shipped tour)")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="scenes whose files have this in their names")
+    options.add_argument("--points", action="store_true", help="a picture of every point")
+    options.add_argument("--light", action="store_true", help="in the light theme")
+    options.add_argument("--zoom", type=float, default=1.0, help="how large words and lines are")
+    given = options.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    loop = qasync.QEventLoop(make_application())
+    theme.set_theme("light" if given.light else "dark")
+    theme.set_zoom(given.zoom)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(live(given))
+
+
+if __name__ == "__main__":
+    main()

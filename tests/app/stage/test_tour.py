@@ -1,0 +1,324 @@
+"""The shipped tour, played from its first scene to its last in the real window: each shows what its caption names."""
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.inside.beams.panel import BeamsPanel
+from app.inside.kv_map.panel import KvMap
+from app.inside.panel import InsightPanel
+from app.inside.roofline.panel import Roofline
+from app.inside.step.panel import StepInspector
+from app.inside.timeline.panel import TimelinePanel
+from app.session.session import SessionState
+from app.stage.scene import Point
+from app.stage.spotlight import in_sight
+from app.stage.tour import Tour
+from app.window.main_window import COMPARE, PLAY, MainWindow
+from engine import EngineConfig, Trace
+from engine.trace import Kind, Step, Submitted
+
+WAIT = 60_000
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def steps(trace: Trace) -> list[Step]:
+    return [record for record in trace.records if isinstance(record, Step)]
+
+
+def prompts(trace: Trace) -> list[int]:
+    """Tokens of each prompt."""
+    return [len(record.token_ids) for record in trace.records if isinstance(record, Submitted)]
+
+
+def kinds(step: Step) -> list[Kind]:
+    return [Kind(kind) for kind in step.kind]
+
+
+def first_word(trace: Trace, request: int = 0) -> float:
+    """Seconds from the submission of a request to its first token."""
+    view = trace.requests[request]
+    return float(view.samples[0].token_times[0]) - view.submitted
+
+
+class Stage:
+    """What a scene shows, as a test asks for it."""
+
+    def __init__(self, window: MainWindow, tour: Tour) -> None:
+        self.window, self.tour = window, tour
+        assert window.compare is not None
+        self.compare = window.compare
+
+    @property
+    def trace(self) -> Trace:
+        return self.window.bridge.trace
+
+    @property
+    def lanes(self) -> list[Trace]:
+        return [lane.playback.trace for lane in self.compare.race.lanes]
+
+    def panel(self, name: str) -> InsightPanel:
+        """Brought up to date, in sight."""
+        place = self.window.page.places[name]
+        assert place.isVisible(), name
+        panel = place.build()
+        panel.catch_up()
+        return panel
+
+    def lane_panel(self, lane: int) -> InsightPanel:
+        panel = self.compare.views[lane].body.currentWidget().findChild(InsightPanel)
+        assert panel is not None
+        panel.catch_up()
+        return panel
+
+    def at(self, place: int) -> Point:
+        """Goes to a point of the scene, and sees that it is lit."""
+        tour = self.tour
+        assert tour.show is not None
+        tour.show.go(tour.due[place])
+        tour.tick()
+        point = tour.scene.points[place]
+        assert self.window.touring.bar.pointed.text() == point.words
+        shown = tour.show.place(point.on)
+        assert shown is not None
+        assert shown.isVisible()
+        assert tour.spotlight.target == in_sight(shown, self.window.pages)
+        return point
+
+
+def cache(stage: Stage) -> None:
+    without, kept = stage.lanes
+    computed = [sum(int(step.count.sum()) for step in steps(trace)) for trace in (without, kept)]
+    assert computed[0] > 10 * computed[1]
+    assert computed[1] == sum(prompts(kept)) + 2 * 63, "every token once"
+    assert [view.samples[0].text for view in without.requests.values()] == [
+        view.samples[0].text for view in kept.requests.values()
+    ]
+
+
+def prefill_decode(stage: Stage) -> None:
+    first, later = steps(stage.trace)[0], steps(stage.trace)[8]
+    assert kinds(first) == 3 * [Kind.PREFILL]
+    assert int(first.count.sum()) == sum(prompts(stage.trace)) > 400
+    assert kinds(later) == 3 * [Kind.DECODE]
+    stage.at(0)
+    panel = stage.panel("step")
+    assert isinstance(panel, StepInspector)
+    assert f"{int(first.count.sum())} tokens in" in panel.summary.accessibleName()
+
+
+def memory_bound(stage: Stage) -> None:
+    stage.at(1)
+    panel = stage.panel("roofline")
+    assert isinstance(panel, Roofline)
+    prefill, decode = panel.points.point(0), panel.points.point(12)
+    assert prefill.intensity > 20 * decode.intensity, "at the right, and at the left"
+    assert decode.tokens == 3
+
+
+def static(stage: Stage) -> None:
+    stage.at(1)
+    assert kinds(steps(stage.trace)[90]).count(Kind.HELD) == 3
+    assert len({int(step.request[0]) for step in steps(stage.trace) if Kind.PREFILL in kinds(step)}) == 2, "two batches"
+    panel = stage.panel("timeline")
+    assert isinstance(panel, TimelinePanel)
+    begin, end = panel.view.moments()
+    assert begin <= 0.0
+    assert end >= 0.99 * (steps(stage.trace)[-1].ended - (stage.trace.origin or 0.0)), "all of the run is in sight"
+
+
+def dynamic(stage: Stage) -> None:
+    static_lane, dynamic_lane = stage.lanes
+    assert first_word(static_lane) > 0.37, "until the fourth was there"
+    assert first_word(dynamic_lane) < first_word(static_lane)
+
+
+def padded(stage: Stage) -> None:
+    stage.at(1)
+    step = steps(stage.trace)[10]
+    assert sorted(step.request.tolist()) == [0, 1, 2, 4], "the fourth has left, the fifth has joined"
+    stage.at(2)
+    panel = stage.panel("kv_map")
+    assert isinstance(panel, KvMap)
+    state = panel.state()
+    assert state is not None
+    assert state.kinds().internal > 0, "padding"
+
+
+def continuous(stage: Stage) -> None:
+    step = steps(stage.trace)[10]
+    assert sorted(step.request.tolist()) == [0, 1, 2, 4]
+    stage.at(1)
+    panel = stage.panel("kv_map")
+    assert isinstance(panel, KvMap)
+    state = panel.state()
+    assert state is not None
+    assert state.kinds().internal < state.kinds().used / 4
+    assert int((state.owner >= 0).sum()) > 0.4 * state.blocks, "the pool is small enough to fill the map"
+
+
+def fragmentation(stage: Stage) -> None:
+    stage.at(0)
+    strips = stage.lane_panel(0)
+    stage.at(1)
+    blocks = stage.lane_panel(1)
+    assert isinstance(strips, KvMap)
+    assert isinstance(blocks, KvMap)
+    paged = blocks.state()
+    assert paged is not None
+    assert paged.blocks == 16
+    waste = [sum(step.kv_internal + step.kv_reserved for step in steps(trace)) for trace in stage.lanes]
+    held = [sum(step.kv_used for step in steps(trace)) + w for trace, w in zip(stage.lanes, waste, strict=True)]
+    assert waste[0] / held[0] > 2 * waste[1] / held[1]
+
+
+def paging(stage: Stage) -> None:
+    assert prompts(stage.trace)[0] == 7
+    for place, filled in ((0, [4, 3]), (1, [4, 4, 2])):
+        stage.at(place)
+        panel = stage.panel("kv_map")
+        assert isinstance(panel, KvMap)
+        state = panel.state()
+        assert state is not None
+        table = state.samples(0)[0]
+        assert state.filled[table].tolist() == filled
+        assert stage.window.bridge.scope.request == 0
+
+
+def selective(stage: Stage) -> None:
+    stage.at(0)
+    step = steps(stage.trace)[1]
+    assert kinds(step) == [*3 * [Kind.DECODE], Kind.PREFILL]
+    assert int(step.count.sum()) == 64, "the budget"
+    assert kinds(steps(stage.trace)[12]) == 4 * [Kind.DECODE]
+
+
+def chunked(stage: Stage) -> None:
+    whole, chunks = (max(int(step.count.sum()) for step in steps(trace)) for trace in stage.lanes)
+    assert whole > 900
+    assert chunks == 64
+    mixed = [step for step in steps(stage.lanes[1]) if set(kinds(step)) == {Kind.PREFILL, Kind.DECODE}]
+    assert len(mixed) > 10, "the prompt shares its steps"
+    assert not [step for step in steps(stage.lanes[0]) if len(set(kinds(step))) > 1]
+
+
+def prefixes(stage: Stage) -> None:
+    most = []
+    for lane, place in ((1, 0), (0, 1)):
+        stage.at(place)
+        panel = stage.lane_panel(lane)
+        assert isinstance(panel, KvMap)
+        state = panel.state()
+        assert state is not None
+        most.append(int((state.owner >= 0).sum()))
+        assert bool((state.references > 1).any()) is (lane == 1)
+    assert most[0] < most[1] / 2
+
+
+def quantized(stage: Stage) -> None:
+    whole, small = (trace.header.model for trace in stage.lanes)
+    assert small.quantization == "awq"
+    assert small.weight_bytes < whole.weight_bytes / 2
+
+
+def beams(stage: Stage) -> None:
+    stage.at(0)
+    panel = stage.panel("beams")
+    assert isinstance(panel, BeamsPanel)
+    search = panel.history.shown(-1, stage.window.bridge.scope.moment)
+    assert search is not None
+    assert len(search.columns[6].live) == 4
+    stage.at(1)
+    pool = stage.panel("kv_map")
+    assert isinstance(pool, KvMap)
+    state = pool.state()
+    assert state is not None
+    assert int((state.references > 1).sum()) > 0, "shared by beams"
+
+
+def speculation(stage: Stage) -> None:
+    alone, drafts = stage.lanes
+    assert len(steps(drafts)) < 0.7 * len(steps(alone))
+    assert [v.samples[0].text for v in alone.requests.values()] == [v.samples[0].text for v in drafts.requests.values()]
+
+
+def latency(stage: Stage) -> None:
+    counts = [len(steps(trace)) for trace in stage.lanes]
+    assert counts[0] > 2 * counts[1] > 4 * counts[2]
+    assert [max(len(step.request) for step in steps(trace)) for trace in stage.lanes] == [1, 4, 12]
+
+
+CHECKS: dict[str, Callable[[Stage], None]] = {
+    "01-cache": cache,
+    "02-prefill-decode": prefill_decode,
+    "03-memory-bound": memory_bound,
+    "04-static": static,
+    "05-dynamic": dynamic,
+    "06-continuous-padded": padded,
+    "07-continuous": continuous,
+    "08-fragmentation": fragmentation,
+    "09-paging": paging,
+    "10-selective-batching": selective,
+    "11-chunked": chunked,
+    "12-prefix-caching": prefixes,
+    "13-quantization": quantized,
+    "14-beams": beams,
+    "15-speculation": speculation,
+    "16-latency-throughput": latency,
+}
+
+
+def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: QtBot, ready: MainWindow) -> None:
+    window, touring, session = ready, ready.touring, ready.session
+    assert touring.card.button.isVisible()
+    choice = EngineConfig(max_running=16)
+    shown = {name for name, dock in window.page.docks.items() if dock.isVisible()}
+    qtbot.mouseClick(touring.card.button, Qt.MouseButton.LeftButton)
+    tour, bar = touring.tour, touring.bar
+    assert tour is not None
+    tour.replays = False
+    assert [scene.file.stem for scene in tour.scenes] == list(CHECKS)
+    for number, scene in enumerate(tour.scenes):
+        if number:
+            qtbot.keyClick(bar, Qt.Key.Key_Right)
+        qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
+        assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
+        assert bar.title.text() == scene.title
+        assert bar.number.text() == f"{number + 1} of 16"
+        CHECKS[scene.file.stem](Stage(window, tour))
+        if scene.file.stem == "04-static":
+            check_try_it(qtbot, window, tour)
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: touring.tour is None, timeout=WAIT)
+    assert session.state is SessionState.READY
+    assert session.config == choice
+    assert window.pages.currentIndex() == PLAY
+    assert not bar.isVisible()
+    assert window.page.composer.isVisible()
+    assert {name for name, dock in window.page.docks.items() if dock.isVisible()} == shown
+    assert window.compare is not None
+    assert window.compare.setup.isVisibleTo(window.compare)
+
+
+def check_try_it(qtbot: QtBot, window: MainWindow, tour: Tour) -> None:
+    """The controls are handed over, set as the scene has them, and the scene can be played again."""
+    bar, page = window.touring.bar, window.page
+    button = bar.findChild(QPushButton, "scene_answer")
+    assert button is not None
+    button.click()
+    assert tour.scene.answer in bar.question.text()
+    bar.copy.click()
+    assert QGuiApplication.clipboard().text() == tour.scene.command
+    bar.try_button.click()
+    assert tour.trying
+    assert not tour.spotlight.isVisible()
+    assert page.docks["setup"].isVisible()
+    assert page.batching.form["mode"].get() == "static"
+    assert page.composer.isVisible()
+    assert len(page.composer.draft().file) == tour.scene.count
+    bar.try_button.click()
+    qtbot.waitUntil(lambda: not tour.trying and tour.over, timeout=WAIT)
