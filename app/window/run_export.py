@@ -52,7 +52,7 @@ class RunExport(QObject):
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
         """The words of each kind, and what asks for its file."""
-        return [(f"Export: {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
+        return [(f"Export the {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
 
     def ask(self, what: str) -> None:
         """Asks where to write; the file's ending says how, where the kind leaves a choice."""

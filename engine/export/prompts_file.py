@@ -44,5 +44,5 @@ def _line(time: float, prompt: Prompt, params: SamplingParams, label: str) -> st
 
 def write_prompts(source: Source, path: Path) -> None:
     """Raises OSError."""
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8", errors="replace") as file:
         file.writelines(f"{line}\n" for line in prompt_lines(source))

@@ -59,16 +59,21 @@ def _tpot(of: Of) -> float | None:
 
 
 def _prompt(of: Of) -> str:
-    return of[0].messages[-1]["content"] if of[0].messages else of[0].prompt
+    return _whole(of[0].messages[-1]["content"] if of[0].messages else of[0].prompt)
+
+
+def _whole(text: str) -> str:
+    """Half a character, which no file can hold, becomes a question mark."""
+    return text.encode(errors="replace").decode()
 
 
 REQUESTS: dict[str, Callable[[Of], Any]] = {
     "request": lambda of: of[0].request,
     "sample": lambda of: of[1].branch,
-    "label": lambda of: of[0].label,
+    "label": lambda of: _whole(of[0].label),
     "state": lambda of: str(of[1].state),
     "finish_reason": lambda of: str(of[1].reason) if of[1].reason is not None else None,
-    "error": lambda of: of[1].error or None,
+    "error": lambda of: _whole(of[1].error) or None,
     "submitted": lambda of: of[0].submitted - of[2],
     "scheduled": lambda of: _since(of[0].scheduled, of[2]),
     "first_token": lambda of: _since(_first(of), of[2]),
@@ -88,7 +93,7 @@ REQUESTS: dict[str, Callable[[Of], Any]] = {
     "max_tokens": lambda of: of[0].params.max_tokens,
     "temperature": lambda of: of[0].params.temperature,
     "prompt": _prompt,
-    "text": lambda of: of[1].text,
+    "text": lambda of: _whole(of[1].text),
 }
 
 

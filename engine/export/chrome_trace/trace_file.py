@@ -45,5 +45,5 @@ def write_chrome_trace(
 
 def _opened(path: Path) -> TextIO:
     if path.suffix == ".gz":
-        return cast(TextIO, gzip.open(path, "wt", 6, "utf-8"))
-    return path.open("w", encoding="utf-8")
+        return cast(TextIO, gzip.open(path, "wt", 6, "utf-8", "replace"))
+    return path.open("w", encoding="utf-8", errors="replace")

@@ -58,7 +58,7 @@ def report(source: Source) -> str:
 
 def write_report(source: Source, path: Path) -> None:
     """Raises OSError."""
-    path.write_text(report(source), encoding="utf-8")
+    path.write_text(report(source), encoding="utf-8", errors="replace")
 
 
 def sheet(name: str) -> str:

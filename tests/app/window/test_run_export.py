@@ -32,7 +32,7 @@ def shown(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> Path:
 
 
 def ask(window: MainWindow, words: str) -> QFileDialog | None:
-    next(a for a in window.export_actions if a.text() == f"Export: {words} …").trigger()
+    next(a for a in window.export_actions if a.text() == f"Export the {words} …").trigger()
     return window.findChild(QFileDialog, "run_export_dialog")
 
 

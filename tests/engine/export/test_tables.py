@@ -3,6 +3,7 @@
 import builtins
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from engine.compare import lane_text
 from engine.export import KINDS, Source, export, kind_of, lane_of
 from engine.export.table_file import WRITERS
 from engine.export.tables import TABLES, table
-from engine.trace import request_metrics
+from engine.trace import Submitted, request_metrics
 from tests.engine.conftest import begin_when_idle
 from tests.engine.export.conftest import Runs
 
@@ -109,6 +110,18 @@ def test_where_nothing_can_be_written_that_is_said(runs: Runs, tmp_path: Path) -
         export(source(runs.busy), tmp_path / "nowhere" / "a.csv")
     with pytest.raises(InvalidInput, match="no run yet"):
         Source.of_trace(Trace())
+
+
+def test_half_a_character_stops_no_export(runs: Runs, tmp_path: Path) -> None:
+    half = "a fox \ud83e"
+    records = [
+        replace(r, text=half, messages=(), label=half) if isinstance(r, Submitted) else r for r in runs.busy.records
+    ]
+    of = source(Trace(records))
+    for name in ("a.html", "a.json", "a.json.gz", "a.csv", "a.parquet", "a.jsonl"):
+        export(of, tmp_path / name)
+    assert "a fox ?" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").to_pylist()[0]["label"] == "a fox ?"
 
 
 def test_the_prompts_of_a_run_sent_again_give_its_tokens(runs: Runs, demo_engine: Engine, tmp_path: Path) -> None:
