@@ -1,5 +1,4 @@
-"""The command line: batchscope [window], run, compare, sweep, compress, replay, tour, models, fit, quantize, quality,
-bench, doctor.
+"""The command line: batchscope [window], and the commands of `COMMANDS`.
 
 What is imported on top is little, so that Ctrl+C finds `main` from the start.
 """
@@ -12,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from app.interrupts import uninterrupted
@@ -101,8 +101,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"batchscope: {message}; see {self.prog} --help\n")
 
 
+COMMANDS = "run compare sweep compress replay tour export models quantize quality fit bench doctor".split()
+"""Each a module of `app.cli`, in the order of --help."""
+
+
 def parser() -> argparse.ArgumentParser:
-    from app.cli import bench, compare, compress, doctor, fit, models, quality, quantize, replay, run, sweep, tour
     from app.cli.options import engine_options, model_options
 
     top = Parser(
@@ -119,8 +122,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
-    for command in (run, compare, sweep, compress, replay, tour, models, quantize, quality, fit, bench, doctor):
-        command.add(commands)
+    for name in COMMANDS:
+        import_module(f"app.cli.{name}").add(commands)
     return top
 
 

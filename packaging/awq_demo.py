@@ -56,9 +56,12 @@ def main() -> None:
     (texts / "calibration-stories.txt").write_text("\n\n".join(calibration_stories(CALIBRATION)) + "\n")
     if options.texts_only:
         return
+    page = options.out / "README.md"
+    told = page.read_text() if page.exists() else ""
     shutil.rmtree(options.out, ignore_errors=True)
     recipe = AwqRecipe("demo", "calibration-stories", options.out, group=options.group, samples=CALIBRATION, length=256)
     print(quantize_to_awq(recipe, lambda p: print(f"{p.stage} {p.done}/{p.total}", flush=True)))
+    page.write_text(told)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from app.ui.banner import Banner
 from app.ui.layouts import column, held, steady
 from app.window.actions import WindowActions
 from app.window.notices import Notices
+from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
@@ -32,6 +33,7 @@ from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
     from app.compare.page import ComparePage
+    from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
@@ -62,6 +64,7 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
+        self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
@@ -125,6 +128,7 @@ class MainWindow(QMainWindow):
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
+        self.export_actions = [add(words, ask) for words, ask in self.exports.actions()]
         add("Open a model folder …", model.choose_folder)
         add("Take prompts from a file …", composer.choose_file)
         add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
@@ -144,8 +148,9 @@ class MainWindow(QMainWindow):
         docks = [dock.toggleViewAction() for dock in self.page.docks.values()]
         shared = self.window_actions
         self.menu.clear()
-        open_ones = self.open_action, self.run_action, self.live_action
-        self.menu.addActions([self.new_action, self.models_action, *open_ones, self.unload_action, self.tour_action])
+        opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
+        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
         panels.addActions(docks)
@@ -256,6 +261,10 @@ class MainWindow(QMainWindow):
         title = "Open a model (its config.json), a run, a race or a file of prompts"
         filters = (f"Models, runs and prompts (*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS})", "All files (*)")
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
+
+    def _race(self) -> RaceSession | None:
+        """That of the Compare page, where that is on show."""
+        return self.compare.race if self.compare is not None and self.compare.isVisible() else None
 
     def _on_new(self) -> None:
         if self.runs.running:

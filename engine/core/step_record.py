@@ -134,11 +134,11 @@ def _beside(emitted: Sequence[Emission], piece: Callable[[int], str]) -> Columns
     alternatives = [(i, *a) for i, emission in enumerate(emitted) for a in emission.alternatives]
     if alternatives:
         found |= _told("alt", alternatives, piece)
-    allowed = [(i, emission) for i, emission in enumerate(emitted) if emission.allowed >= 0]
-    if allowed:
-        found["allowed_token_index"] = _column([i for i, _ in allowed], np.int32)
-        found["allowed"] = _column([emission.allowed for _, emission in allowed], np.int32)
-        found |= _told("rather", [(i, *e.rather) for i, e in allowed if e.rather is not None], piece)
+    counts = [emission.allowed for emission in emitted]
+    if counts and max(counts) >= 0:
+        found["allowed_token_index"] = _column([i for i, count in enumerate(counts) if count >= 0], np.int32)
+        found["allowed"] = _column([count for count in counts if count >= 0], np.int32)
+        found |= _told("rather", [(i, *e.rather) for i, e in enumerate(emitted) if e.rather is not None], piece)
     return found
 
 

@@ -4,13 +4,15 @@ and only for the rows that ask (`Branch.ruled`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.decoding.constraints.matcher import Bits, Matcher, allowed_bits
+from engine.decoding.constraints.masks import Masks
+from engine.decoding.constraints.matcher import Bits
+from engine.kernels.cpu.calls import computes
+from engine.kernels.cpu.sampling import rule_out
 from engine.runner.launched_step import staged, to_device
 from engine.scheduler.request import Branch
 
@@ -19,29 +21,24 @@ RULED_OUT = -torch.inf
 _ADDED = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, 0.0, RULED_OUT).astype(np.float32)
 
 
-class Masks(NamedTuple):
-    """Of the rows that are held to a grammar: their places among the ruled rows, and the tokens that may come next,
-    int32 `[rows, words]` on the host, where a row that has none has given up and ends."""
-
-    places: list[int]
-    bits: Bits
-
-
 def masks_of(branches: Sequence[Branch], vocabulary: int) -> Masks | None:
-    """The masks of the ruled branches that have one: all their tokens must be known."""
-    held = [(i, b.matcher) for i, b in enumerate(branches) if b.matcher is not None]
-    if not held:
+    """The masks of the branches that are held to a grammar: all their tokens must be known. Found from here on."""
+    matchers = [branch.matcher for branch in branches if branch.matcher is not None]
+    if not matchers:
         return None
-    assert all(branches[i].in_flight == 1 for i, _ in held), "a matcher has seen every token but the one drawn now"
-    matchers: list[Matcher] = [matcher for _, matcher in held]
-    return Masks([i for i, _ in held], allowed_bits(matchers, vocabulary))
+    rows = [i for i, branch in enumerate(branches) if branch.matcher is not None]
+    assert {branches[i].in_flight for i in rows} == {1}, "a matcher has seen every token but the one drawn now"
+    return Masks(rows, matchers, vocabulary)
 
 
 def ruled_out(logits: Tensor, bits: Bits) -> Tensor:
     """A copy of logits `[rows, vocabulary]` with all tokens ruled out that no bit allows; rows without any bit are left
     as they are: their branches end."""
+    on_cpu = logits.device.type == "cpu"
+    if on_cpu and logits.dtype is torch.float32 and computes(torch.float32):
+        return rule_out(logits, bits)
     bits = np.ascontiguousarray(np.where(bits.any(1, keepdims=True), bits, -1))
-    if logits.device.type == "cpu":
+    if on_cpu:
         added = _ADDED.take(bits.view(np.uint8), axis=0).reshape(len(bits), -1)  # a fifth of the time of masked_fill
         return logits + torch.from_numpy(added)[:, : logits.shape[-1]]
     words = staged([bits.ravel()], logits.device)[0].view(bits.shape)
@@ -90,12 +87,13 @@ class Adjustments:
         previous: Tensor | None,
     ) -> Tensor:
         """The logits `[ruled rows, vocabulary]`, float32, changed in vLLM's order: the grammar's mask, banned words,
-        ends that come too early, bias; repetition, frequency and presence penalties. A copy, but where nothing is
-        asked of them."""
-        if masks is not None and len(masks.places) == len(branches):
+        ends that come too early, bias; repetition, frequency and presence penalties. A copy. `masks` are those of all
+        ruled rows that have one."""
+        held = [i for i, b in enumerate(branches) if b.matcher is not None] if masks is not None else []
+        if masks is not None and len(held) == len(branches):
             logits = ruled_out(logits, masks.bits)
         elif masks is not None:
-            index = self._tensor(masks.places)
+            index = self._tensor(held)
             logits = logits.index_copy(0, index, ruled_out(logits[index], masks.bits))
         else:
             logits = logits.clone()

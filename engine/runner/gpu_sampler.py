@@ -6,10 +6,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from engine.decoding.constraints.masks import Masks
 from engine.kernels.sampling import WORDS, sample
 from engine.runner.adjustments import masks_of
+from engine.runner.drawing import LOWEST_TEMPERATURE
 from engine.runner.launched_step import Masked, Sampled, apart, to_device
-from engine.runner.sampler import LOWEST_TEMPERATURE, SlotSampler, likeliest, with_alternatives
+from engine.runner.sampler import SlotSampler, likeliest, with_alternatives
 from engine.scheduler.request import Branch
 
 
@@ -47,10 +49,11 @@ class DeviceSampler(SlotSampler):
         branches: Sequence[Branch],
         last_tokens: Tensor | None = None,
         previous: Tensor | None = None,
+        masks: Masks | None = None,
     ) -> Sampled:
         """What `draw` draws for the branches' rows, as `told` tells it."""
         words = self.draw(logits, slots, positions, last_tokens, limited=limits_any(branches))
-        return self.told(logits, words, branches, last_tokens, previous)
+        return self.told(logits, words, branches, last_tokens, previous, masks)
 
     def draw(
         self,
@@ -79,13 +82,16 @@ class DeviceSampler(SlotSampler):
         branches: Sequence[Branch],
         last_tokens: Tensor | None = None,
         previous: Tensor | None = None,
+        masks: Masks | None = None,
     ) -> Sampled:
         """What was drawn for the branches, in the first of its columns; where they ask for changes of their logits,
         which no captured step knows, it is drawn again. How many alternatives a step asks for is not known before
-        either, so they are looked for after it, also where it was replayed. `previous` as `Adjustments` gives it."""
+        either, so they are looked for after it, also where it was replayed. `previous` as `Adjustments` gives it;
+        `masks` are the branches', where they were begun before."""
         rows, masked = len(branches), None
         if any(branch.ruled for branch in branches):
-            words, masked = self._drawn_again(logits[:rows], words, branches, last_tokens, previous)
+            masks = masks or masks_of(branches, self._vocabulary)
+            words, masked = self._drawn_again(logits[:rows], words, branches, last_tokens, previous, masks)
         told = with_alternatives(*apart(words, rows), logits[:rows], branches)
         return told._replace(words=words, masked=masked)
 
@@ -96,11 +102,11 @@ class DeviceSampler(SlotSampler):
         branches: Sequence[Branch],
         last_tokens: Tensor | None,
         previous: Tensor | None,
+        masks: Masks | None,
     ) -> tuple[Tensor, Masked | None]:
         """A copy of the words with other draws for the ruled branches, and what their grammars did."""
         ruled = [i for i, branch in enumerate(branches) if branch.ruled]
         theirs = [branches[i] for i in ruled]
-        masks = masks_of(theirs, self._vocabulary)
         index = to_device(ruled, self._device)
         raw = logits[index].float()
         slots = to_device([b.slot for b in theirs], self._device, torch.int32)
@@ -112,8 +118,8 @@ class DeviceSampler(SlotSampler):
         words = words.index_copy(1, index, torch.stack((tokens, logprobs.view(torch.int32))))
         if masks is None:
             return words, None
-        places = to_device(masks.places, self._device)
-        return words, Masked([ruled[place] for place in masks.places], masks.bits, *likeliest(raw[places]))
+        held = to_device([i for i, b in enumerate(theirs) if b.matcher is not None], self._device)
+        return words, Masked(masks, *likeliest(raw[held]))
 
 
 def limits_any(branches: Sequence[Branch]) -> bool:

@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.runner.prompt_scores import Scored
+from engine.decoding.constraints.masks import Masks
+from engine.runner.prompt_scores import ScoredPositions
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
 
 Clock = time.perf_counter
+Beside = tuple[int, tuple[int, float] | None]  # tokens that were allowed; the likeliest, where it was not
+FREE: Beside = (-1, None)
 
 
 def to_device(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
@@ -44,22 +47,23 @@ def send_to(there: Tensor, words: np.ndarray) -> Tensor:
 
 
 class Masked(NamedTuple):
-    """Of the `rows` that are held to a grammar, their places among the sampling rows: the tokens that were allowed, as
-    `bits` int32 `[those rows, words]` on the host, and on the device the likeliest of all tokens, `tokens` and
-    `logprobs` `[those rows]`."""
+    """Of the rows that are held to a grammar: the tokens that were allowed, and on the device the likeliest of all
+    tokens, `tokens` and `logprobs` `[those rows]`; which of these are ruled out, where that is known already."""
 
-    rows: list[int]
-    bits: np.ndarray
+    masks: Masks
     tokens: Tensor
     logprobs: Tensor
+    refused: np.ndarray | None = None
 
-    def told(self) -> dict[int, tuple[int, tuple[int, float] | None]]:
+    def told(self) -> dict[int, Beside]:
         """By row: how many tokens were allowed, and the likeliest with its log-probability where it was not."""
-        allowed = np.bitwise_count(self.bits.view(np.uint32)).sum(1).tolist()
-        found = {}
-        for i, (row, token, logprob) in enumerate(zip(self.rows, self.tokens.tolist(), self.logprobs.tolist())):
-            is_allowed = int(self.bits[i, token >> 5]) >> (token & 31) & 1
-            found[row] = allowed[i], None if is_allowed else (token, logprob)
+        masks, refused = self.masks, self.refused
+        tokens, logprobs = self.tokens.tolist(), self.logprobs.tolist()
+        if refused is None:
+            refused = np.array([not bits[token >> 5] >> (token & 31) & 1 for bits, token in zip(masks.bits, tokens)])
+        found: dict[int, Beside] = {row: (count, None) for row, count in zip(masks.rows, masks.counts)}
+        for i in refused.nonzero()[0].tolist():
+            found[masks.rows[i]] = masks.counts[i], (tokens[i], logprobs[i])
         return found
 
 
@@ -101,28 +105,26 @@ def apart(words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(slots=True)
 class Results:
-    """A step's sampled tokens on the host, in the order of its sampling rows. `masked`: by row, how many tokens its
-    grammar allowed, and what the model would rather have said, with its log-probability."""
+    """A step's sampled tokens on the host, in the order of its sampling rows. `masked`: by row that is held to a
+    grammar, how many tokens were allowed, and what the model would rather have said, with its log-probability."""
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
     alternatives: Sequence[list[int]] = ()
     alternative_logprobs: Sequence[list[float]] = ()
-    masked: Mapping[int, tuple[int, tuple[int, float] | None]] = field(default_factory=dict)
+    masked: Mapping[int, Beside] = field(default_factory=dict)
 
     def emissions(self, plan: StepPlan) -> list[Emission]:
         """With alternatives for those that asked, and as many as they asked for."""
-        found = self._drawn(plan)
-        for row, (allowed, rather) in self.masked.items():
-            found[row] = found[row]._replace(allowed=allowed, rather=rather)
-        return found
-
-    def _drawn(self, plan: StepPlan) -> list[Emission]:
+        drawn = zip(self.tokens, self.logprobs, strict=True)
+        if not self.alternatives and not self.masked:
+            return [Emission(token, logprob) for token, logprob in drawn]
+        beside = [self.masked.get(i, FREE) for i in range(len(self.tokens))]
         if not self.alternatives:
-            return [Emission(token, logprob) for token, logprob in zip(self.tokens, self.logprobs, strict=True)]
+            return [Emission(t, p, (), "", *held) for (t, p), held in zip(drawn, beside)]
         asked = [row.branch.request.ranked for row in plan.rows for _ in range(row.samples)]
-        drawn = zip(self.tokens, self.logprobs, self.alternatives, self.alternative_logprobs, asked, strict=True)
-        return [Emission(t, p, tuple(zip(others[:k], theirs[:k]))) for t, p, others, theirs, k in drawn]
+        others = zip(drawn, beside, self.alternatives, self.alternative_logprobs, asked, strict=True)
+        return [Emission(t, p, tuple(zip(a[:k], lp[:k])), "", *held) for (t, p), held, a, lp, k in others]
 
 
 def _sent(tensor: Tensor) -> Tensor:
@@ -146,7 +148,7 @@ class LaunchedStep:
     graph: int = 0
     device: float = 0.0
     swapping: float = 0.0
-    _scored: Scored | None = None
+    _scored: ScoredPositions | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
@@ -161,9 +163,9 @@ class LaunchedStep:
         there = sampled.tokens.device.type == "cpu"
         self._sampled = sampled if there else sampled.sent()
 
-    def keep_scores(self, scored: Scored) -> None:
+    def keep_scores(self, scored: ScoredPositions) -> None:
         """Likewise what the step tells of prompts."""
-        self._scored = scored if scored.logprobs.device.type == "cpu" else Scored(*map(_sent, scored))
+        self._scored = scored if scored.logprobs.device.type == "cpu" else ScoredPositions(*map(_sent, scored))
 
     def tell_scores(self) -> None:
         """Tells requests what the step says of their prompts; `read` has waited for it."""

@@ -11,7 +11,7 @@ from engine.scheduler.plan import Row
 ROWS = 64  # positions at a time, of whose logits there are copies in float32
 
 
-class Scored(NamedTuple):
+class ScoredPositions(NamedTuple):
     """Of the positions told of, row after row: float32 `logprobs` `[positions]` of the tokens that follow, and the
     likeliest there, `alternatives` and float32 `alternative_logprobs` `[positions, most]`."""
 
@@ -29,7 +29,9 @@ class Scored(NamedTuple):
             begin = end
 
 
-def scored(logits: Tensor, rows: Sequence[tuple[Row, range]], to_tensor: Callable[[Sequence[int]], Tensor]) -> Scored:
+def scored(
+    logits: Tensor, rows: Sequence[tuple[Row, range]], to_tensor: Callable[[Sequence[int]], Tensor]
+) -> ScoredPositions:
     """`logits` `[positions, vocabulary]` are those of the rows' positions, one row after another; `to_tensor` brings
     numbers to their device. The log-probabilities are of the model's own distribution, computed in float32."""
     asked = [(scores, positions) for row, positions in rows if (scores := row.branch.request.scores) is not None]
@@ -42,4 +44,4 @@ def scored(logits: Tensor, rows: Sequence[tuple[Row, range]], to_tensor: Callabl
         values, ids = part.topk(most, -1)
         own = part.gather(-1, follows[begin : begin + ROWS, None])
         parts.append(((own - whole)[:, 0], ids, values - whole))
-    return Scored(*(torch.cat(column) for column in zip(*parts)))
+    return ScoredPositions(*(torch.cat(column) for column in zip(*parts)))

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
+from engine.decoding.constraints.masks import Masks
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
+from engine.runner.adjustments import masks_of
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.prompt_scores import scored
@@ -128,19 +130,25 @@ class Runner(ABC):
             drawing = drawn_rows(inputs.sampling)
             previous = self._sampler.adjust.previous([row.branch for row in drawing], self._last_token)
             timer = None if on_gpu else Timer()
+            masks = masks_of([row.branch for row in drawing], self.model.card.vocabulary)  # found meanwhile
             prepared = Clock()
-            computed = inputs.compute(timer)
-            if plan.scored:
-                at = len(drawing)
-                launched.keep_scores(scored(computed.logits[at:], plan.scored, self._tensor))
-                computed = computed._replace(logits=computed.logits[:at])
+            try:
+                computed = inputs.compute(timer)
+                if plan.scored:
+                    at = len(drawing)
+                    launched.keep_scores(scored(computed.logits[at:], plan.scored, self._tensor))
+                    computed = computed._replace(logits=computed.logits[:at])
+            except BaseException:
+                if masks is not None:
+                    masks.leave()
+                raise
             forwarded = Clock()
             if timer is not None:
                 launched.attention = timer.seconds
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs, drawing, previous))
+                launched.keep(self._sample(computed, inputs, drawing, previous, masks))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -168,21 +176,23 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, computed: Computed, inputs: Inputs, drawing: Sequence[Row], previous: Tensor | None) -> Sampled:
+    def _sample(
+        self, computed: Computed, inputs: Inputs, drawing: Sequence[Row], previous: Tensor | None, masks: Masks | None
+    ) -> Sampled:
         """`drawing`: the row of each token drawn."""
         logits, greedy, drawn = computed
         branches = [row.branch for row in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, positions_drawn(inputs.sampling), greedy, previous)
+            sampled = self._sampler(logits, branches, positions_drawn(inputs.sampling), greedy, previous, masks)
             self._last_token.numpy()[[row.slot for row in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
-            return self._sampler.told(logits, drawn, branches, self._last_token, previous)
+            return self._sampler.told(logits, drawn, branches, self._last_token, previous, masks)
         slots, positions = inputs.slots, inputs.drawn_at
         if slots is None or positions is None:
             slots = self._tensor([row.slot for row in drawing], torch.int32)
             positions = self._tensor(positions_drawn(inputs.sampling), torch.int32)
-        return self._sampler(logits, slots, positions, branches, self._last_token, previous)
+        return self._sampler(logits, slots, positions, branches, self._last_token, previous, masks)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
         """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""

@@ -112,9 +112,12 @@ class BlockPool:
 
     def publish(self, block: int, serial: int, tokens: Sequence[int]) -> int:
         """Makes an owned, full block findable after the prefix of `serial`; returns the serial of the longer prefix.
-        Where another block has the same content already, that one keeps answering for it."""
+        Where another block has the same content already, that one keeps answering for it. One that was published after
+        the same prefix of another serial, which is gone, is found after this one from now on."""
         key = serial, tuple(tokens)
         if key not in self._published:
+            if block in self._key:
+                self._forget(block)
             self._published[key] = block, next(self._serials)
             self._key[block] = key
         return self._published[key][1]

@@ -36,7 +36,10 @@ class PromptScores:
         return range(max(first, self.known - 1), min(first + count, len(self.tokens) - 1))
 
     def tell(self, positions: range, logprobs: Array, alternatives: Array, theirs: Array) -> None:
-        """What came of these positions; of the alternatives there may be more than were asked for."""
+        """What came of these positions; of the alternatives there may be more than were asked for. Where the step was
+        lost that was to tell of those before, all are told of by whoever computes the prompt next."""
+        if positions.start >= self.known:
+            return
         at = slice(positions.start, positions.stop)
         self.logprobs[at] = logprobs
         self.alternatives[at], self.alternative_logprobs[at] = alternatives[:, : self.asked], theirs[:, : self.asked]

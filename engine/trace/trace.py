@@ -1,11 +1,21 @@
 """The growing log of one load and one config."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol
 
 from engine.trace.log import CHUNK, Log
 from engine.trace.records import Ended, Header, Record, Step, Submitted
 from engine.trace.requests import RequestIndex, RequestView
+
+
+class Notebook(Protocol):
+    """How a notebook shows a trace."""
+
+    def html(self, trace: Trace) -> str: ...
+    def to_pandas(self, trace: Trace, what: str) -> Any: ...
 
 
 class Trace:
@@ -14,6 +24,8 @@ class Trace:
     Listeners run on the appending thread: they must be quick and must not append. `origin` is when the first request
     came in, None until then; `end` when the last step or sample was over, 0 until then.
     """
+
+    notebook: ClassVar[Notebook]  # `engine.export` gives it
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records = Log()
@@ -105,3 +117,10 @@ class Trace:
         """Seconds from the first submission to the last committed step."""
         ends = self.records.step_ends
         return ends[-1] - (self.origin or 0.0) if ends else 0.0
+
+    def to_pandas(self, what: str = "requests") -> Any:
+        """A DataFrame of the requests, the steps or the metrics so far. Raises InvalidInput where pandas is missing."""
+        return self.notebook.to_pandas(self, what)
+
+    def _repr_html_(self) -> str:
+        return self.notebook.html(self)

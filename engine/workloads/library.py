@@ -14,7 +14,17 @@ from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter, counter_for
 from engine.workloads.workload import Arrival, Suggestion, Workload
 
-SHIPPED = ("burst", "trickle", "mixed-lengths", "long-prompt", "shared-system-prompt", "chat-turns", "json-stories")
+SHIPPED = (
+    "burst",
+    "trickle",
+    "mixed-lengths",
+    "long-prompt",
+    "shared-system-prompt",
+    "chat-turns",
+    "json-stories",
+    "copying",
+    "few-shot",
+)
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (
     "Tell me a story about a {fox|whale|dragon|robot|penguin|wizard|turtle|mouse} "

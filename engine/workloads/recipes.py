@@ -10,6 +10,7 @@ from typing import Any
 from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
 from engine.config.files import read_file
 from engine.config.specs import Message, Prompt, SamplingParams
+from engine.workloads.chats import asked_again, told_stories, with_examples
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
 from engine.workloads.schemas import SCHEMAS, load_schema
 from engine.workloads.texts import asks, stories, text_of
@@ -19,11 +20,12 @@ from engine.workloads.workload import Arrival, Suggestion, Workload
 MOST_REQUESTS = 100_000
 LONGEST = 1 << 20  # bytes of a recipe
 MOST_SEED = 2**63
+MOST_EXAMPLES = 1000
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat regex choices json_schema".split()
+    "temperature chat regex choices json_schema again examples".split()
 )
 _GRAMMARS = ("regex", "choices", "json_schema")
 
@@ -33,14 +35,16 @@ class Group:
     """Requests of one kind. Lengths are tokens of the texts as written; a chat template adds its own.
 
     With `turns` above 1 it holds `count` conversations: each turn is a request whose prompt has all turns before it,
-    with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests.
+    with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. With
+    `again` the prompt is an ask for a story, the story, and an ask for the same; the output is as long. `examples`: so
+    many questions and answers of one kind, the same for all requests, stand before a question of that kind.
     `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
     times: Times
-    prompt: Lengths
-    output: Lengths
+    prompt: Lengths | None  # None: again, or examples
+    output: Lengths | None  # None: again
     system: int = 0
     turns: int = 1
     pause: float = 0.0
@@ -49,6 +53,8 @@ class Group:
     chat: bool | None = None
     label: str = ""
     grammar: tuple[tuple[str, Any], ...] = ()
+    again: bool = False
+    examples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +120,17 @@ def _recipe(table: dict[str, Any], stem: str) -> Recipe:
 
 def _group(where: str, table: Any) -> Group:
     _known(where, table, _GROUP)
-    for key in ("count", "prompt_tokens", "output_tokens"):
+    examples = whole(f"{where}.examples", table.get("examples", 0), 0, MOST_EXAMPLES)
+    again = table.get("again", False)
+    check(isinstance(again, bool), f"{where}.again", again, "must be true or false")
+    left_out = {"prompt_tokens", "output_tokens"} if again else {"prompt_tokens"} if examples else set()
+    for key in sorted({"count", "prompt_tokens", "output_tokens"} - left_out):
         if key not in table:
             raise InvalidInput(f"{where}: has no {key}; give one, e.g. {key} = 64")
     turns = whole(f"{where}.turns", table.get("turns", 1), 1, 100)
+    for key in table:
+        if key in left_out or ((again or examples) and key == "turns") or (again and key == "examples"):
+            raise InvalidInput(f"{where}.{key}: leave it out; again, examples and turns each stand alone")
     for key in ("pause", "answer_tokens"):
         if (key in table) != (turns > 1):
             remedy = "give it with turns above 1, or leave it out" if key in table else "conversations of turns need it"
@@ -133,8 +146,8 @@ def _group(where: str, table: Any) -> Group:
     return Group(
         whole(f"{where}.count", table["count"], 1, MOST_REQUESTS),
         times,
-        read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
-        read_lengths(f"{where}.output_tokens", table["output_tokens"]),
+        None if again or examples else read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
+        None if again else read_lengths(f"{where}.output_tokens", table["output_tokens"]),
         tokens(f"{where}.system_tokens", table.get("system_tokens", 0), 0),
         turns,
         number(f"{where}.pause", table.get("pause", 0.0), 0.0, 86_400.0, seconds),
@@ -143,6 +156,8 @@ def _group(where: str, table: Any) -> Group:
         chat,
         text(f"{where}.label", table.get("label", "")),
         _grammar(where, table),
+        again,
+        examples,
     )
 
 
@@ -186,7 +201,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         if size + output > limit:
             raise InvalidInput(
                 f"requests[{index}]: a prompt of about {size:,} tokens and an output of {output:,} exceed the "
-                f"model's context of {limit:,}; lower prompt_tokens, output_tokens or turns"
+                f"model's context of {limit:,}; lower prompt_tokens, output_tokens, turns or examples"
             )
 
     refuse_over(group.system, 0)
@@ -197,17 +212,25 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
     params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
-    openings = asks(group.count, seed + index)
-    for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
-        messages = list(system)
+    before, openings = system, asks(group.count, seed + index)
+    if group.examples:
+        before, openings = with_examples(system, group.examples, group.count, chance("examples"))
+    known = told_stories(group.count, chance("again")) if group.again else []
+    times = group.times.draw(group.count, chance("times"))
+    for place, (opening, start) in enumerate(zip(openings, times, strict=True)):
+        messages = list(before)
         held = group.system  # tokens of the conversation so far, as they were asked for
         for turn in range(group.turns):
-            length, output = group.prompt.draw(lengths), group.output.draw(outputs)
+            output = counter.count(known[place][1]) if group.output is None else group.output.draw(outputs)
+            length = group.prompt.draw(lengths) if group.prompt is not None else counter.count(opening)
             held += length
             refuse_over(held, output)  # before it is written
             if turn:
                 opening = stories().follow_ups[(turn - 1) % len(stories().follow_ups)]
-            messages.append({"role": "user", "content": text_of(length, counter, words, opening)})
+            if group.again:
+                messages += asked_again(*known[place])
+            else:
+                messages.append({"role": "user", "content": text_of(length, counter, words, opening)})
             prompt: Prompt = list(messages) if chat else "\n\n".join(m["content"] for m in messages)
             refuse_over(counter.bound(prompt), output)
             label = group.label if group.turns == 1 else f"{group.label} turn {turn + 1}".strip()

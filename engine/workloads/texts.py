@@ -19,15 +19,18 @@ OFF = 4  # tokens that a sentence may have more in a text than alone, at most
 LAST_WORDS = 8  # tokens for which there are the short sentences
 TRIES = 50
 _CAST = ("creature", "thing", "name")
-_SLOT = re.compile(r"\{(\w+)\}")
+SLOT = re.compile(r"\{(\w+)\}")
 _FILLERS = (" and", " so", " on", ".", "!")
 
 
 @dataclass(frozen=True, slots=True)
 class Stories:
-    """What texts are written from. `words` maps a slot such as {creature} to what may stand there."""
+    """What texts are written from. `words` maps a slot such as {creature} to what may stand there; `example` is a
+    question and its answer, with slots."""
 
     ask: str
+    again: str
+    example: tuple[str, str]
     system: str
     follow_ups: tuple[str, ...]
     sentences: tuple[str, ...]
@@ -41,12 +44,13 @@ def stories() -> Stories:
     words = {slot: tuple(text.split()) for slot, text in table["words"].items()}
     words |= {slot: tuple(p.strip() for p in text.split("|")) for slot, text in table["phrases"].items()}
     follow_ups, sentences, tails = (tuple(table[name]) for name in ("follow_ups", "sentences", "tails"))
-    return Stories(table["ask"], table["system"], follow_ups, sentences, tails, words)
+    example = table["example"]["question"], table["example"]["answer"]
+    return Stories(table["ask"], table["again"], example, table["system"], follow_ups, sentences, tails, words)
 
 
 def asks(count: int, seed: int) -> list[str]:
     """`count` requests for a story; all different as long as there are enough."""
-    template = _SLOT.sub(lambda m: "{" + "|".join(stories().words[m[1]]) + "}", stories().ask)
+    template = SLOT.sub(lambda m: "{" + "|".join(stories().words[m[1]]) + "}", stories().ask)
     return expand_template(template, count, seed)
 
 
@@ -57,7 +61,7 @@ def _told(rng: Random) -> Iterator[str]:
         if number % SENTENCES_A_CAST == 0:
             cast = {slot: rng.choice(told.words[slot]) for slot in _CAST}
         sentence = rng.choice(told.sentences)
-        words = {slot: cast.get(slot) or rng.choice(told.words[slot]) for slot in _SLOT.findall(sentence)}
+        words = {slot: cast.get(slot) or rng.choice(told.words[slot]) for slot in SLOT.findall(sentence)}
         yield sentence.format(**words)
 
 

@@ -18,6 +18,7 @@ __all__ = ["tiny_folder"]  # a fixture of another file
 
 torch.set_num_threads(1)
 
+KEPT = "tqdm", "grammars"  # threads that a process keeps once it has them
 SMALL = EngineConfig(max_running=16, token_budget=512)
 
 
@@ -65,7 +66,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     deadline = time.monotonic() + 5
     while True:
-        left = [t for t in threading.enumerate() if t not in threads and not t.name.startswith("tqdm")]
+        left = [t for t in threading.enumerate() if t not in threads and not t.name.startswith(KEPT)]
         born = children() - before
         if not left and not born:
             return

@@ -5,7 +5,7 @@ import torch
 
 from engine import SamplingParams
 from engine.kernels.sampling import CHUNK
-from engine.runner.sampler import noise
+from engine.runner.noise import noise
 from tests.engine.kernels.sampling_case import make_logits, make_pair, random_params
 
 pytest.importorskip("triton")
@@ -42,7 +42,8 @@ def test_the_noise_of_a_key_is_that_of_the_cpu() -> None:
     vocabulary, rows = 1 << 17, 200
     pair = make_pair([SamplingParams()] * rows, vocabulary, CUDA, tokens=[1, 2, 3])
     tokens = pair.draw(torch.zeros(rows, vocabulary)).tokens.tolist()
-    expected = [int(noise(b.request.seed, b.index, 3) * vocabulary) for b in pair.branches]
+    keys = zip(*((b.request.seed, b.index, 3) for b in pair.branches))
+    expected = (noise(*keys) * vocabulary).astype(int).tolist()
     assert tokens == expected
 
 

@@ -1,36 +1,29 @@
 """The models that ship: the demo's stories, measured from its weights, and the draft that shares its tokenizer."""
 
-import importlib.util
+import json
+import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import resources
-from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import QUANTIZATIONS
+from engine.config import QUANTIZATIONS, Prompt
 from engine.trace import FinishReason
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
+import exercises
+import stories as grammar
 
 pytestmark = pytest.mark.slow
 
 PROMPTS = 100
 SOME = 30  # of them, asked of each quantization
 LIMIT = 200
-
-
-def load_grammar() -> ModuleType:
-    path = Path(__file__).parents[2] / "packaging" / "stories.py"
-    spec = importlib.util.spec_from_file_location("stories", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-grammar = load_grammar()
+COPIES = 40  # stories that are asked for again
 
 
 @dataclass(frozen=True)
@@ -96,8 +89,63 @@ def test_quantized_each_way_it_still_tells_grammatical_stories(stories: list[Tol
     assert len({told.completion.text for told in quantized}) == SOME
 
 
+def answered(prompts: list[Prompt]) -> list[str]:
+    """Greedy, all in one batch."""
+    params = SamplingParams(max_tokens=2 * LIMIT, temperature=0)
+    with Engine(ModelSpec("demo"), EngineConfig(max_running=len(prompts), kv_memory=1 << 28), threads=1) as engine:
+        streams = engine.submit_many([Submission(prompt, params) for prompt in prompts])
+        return [stream.result(timeout=100).text for stream in streams]
+
+
+def told_by_the_grammar(moral: bool | None) -> list[tuple[str, grammar.Story]]:
+    """Asks for held-out pairs of nouns, and their stories."""
+    rng = random.Random(1)
+    pairs = grammar.held_out_pairs(COPIES, seed=5)
+    return [(grammar.ask(a, b), grammar.story(a, b, "normal", rng, moral)) for a, b in pairs]
+
+
+def test_most_stories_are_told_again_word_for_word() -> None:
+    told = told_by_the_grammar(None)
+    answers = answered([exercises.turns(asked, story.text, "Tell it again.") for asked, story in told])
+    same = sum(answer == story.text for answer, (_, story) in zip(answers, told))
+    assert same >= 0.75 * COPIES
+
+
+def test_nearly_every_story_can_be_had_as_json_and_says_what_the_story_says() -> None:
+    told = told_by_the_grammar(True)
+    answers = answered([exercises.turns(asked, story.text, exercises.AS_JSON) for asked, story in told])
+    found = []
+    for answer in answers:
+        try:
+            found.append(json.loads(answer))
+        except ValueError:
+            found.append({})
+    assert sum(set(each) == {"hero", "place", "moral"} for each in found) >= 0.95 * COPIES
+    assert sum(each.get("moral") == story.moral for each, (_, story) in zip(found, told)) >= 0.75 * COPIES
+
+
+def test_examples_are_followed() -> None:
+    asked = [[dict(m) for m in arrival.prompt] for arrival in load_workload("few-shot", count=COPIES).arrivals]
+    answers = answered(asked)
+    same = sum(answer.endswith(f" walked to {m[-1]['content'].split(', ')[1]}.") for answer, m in zip(answers, asked))
+    assert same >= 0.8 * COPIES
+
+
+def test_whatever_it_is_given_it_goes_on_with_words_of_its_stories() -> None:
+    given: list[Prompt] = [
+        "Once upon a time", "Hello", "What is 2 + 2?", "fox owl kite lantern", "The committee met on Monday and",
+        "a b c d e f g", "In the deep forest, a small owl", "Paged attention keeps K and V. ", "42", "One day",
+    ]  # fmt: skip
+    answers = answered([*given, *(exercises.turns(str(text)) for text in given)])
+    known, said = grammar.vocabulary(), [grammar.words(answer) for answer in answers]
+    for words in said:
+        assert len(words) > 4
+        assert not any(len({*words[i : i + 3]}) == 1 for i in range(len(words) - 2)), f"a word again and again: {words}"
+    assert sum(word in known for words in said for word in words) >= 0.95 * sum(map(len, said))
+
+
 def test_the_stories_differ(stories: list[Told]) -> None:
-    assert len({told.completion.text for told in stories}) == PROMPTS
+    assert len({told.completion.text for told in stories}) >= 0.95 * PROMPTS
 
 
 def test_the_pairs_were_held_out_of_training() -> None:

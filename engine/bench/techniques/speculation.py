@@ -1,4 +1,4 @@
-"""Speculative decoding: a draft model on stories, one at a time."""
+"""Speculative decoding: a draft model on stories, n-grams on stories told again, one at a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from engine.config.specs import EngineConfig, ModelSpec, Prompt, SamplingParams
 from engine.core.engine import Engine
 from engine.trace.metrics import Metrics
 from engine.trace.metrics import measure as measured_run
+from engine.workloads import load_workload
 
 NOUNS = (("fox", "table"), ("queen", "boat"), ("robot", "lamp"), ("cat", "piano"), ("dragon", "kite"), ("owl", "drum"))
+COPIED = 6
 GREEDY = SamplingParams(max_tokens=150, temperature=0)
 
 
@@ -62,6 +64,25 @@ def by_draft(rounds: int, threads: int | None, dtype: str) -> Measured:
     )
 
 
+def by_ngram(rounds: int, threads: int | None) -> Measured:
+    how = EngineConfig(max_running=4, speculation="ngram")
+    prompts = [arrival.prompt for arrival in load_workload("copying", count=COPIED).arrivals]
+    with Engine(ModelSpec("demo"), how, threads=threads) as engine:
+        without, with_it = beside(engine, how, prompts, rounds)
+    last = with_it[-1]
+    return Measured(
+        "speculation, n-grams",
+        f"{COPIED} stories told again, one at a time, greedy",
+        "output tok/s",
+        median(map(rate, without)),
+        median(map(rate, with_it)),
+        median(rate(b) / rate(a) for a, b in zip(without, with_it)),
+        goal=1.8,
+        note=f"{last.acceptance_rate or 0:.0%} kept, {last.accepted_length or 0:.1f} tokens a row",
+    )
+
+
 def measure(rounds: int, threads: int | None) -> Iterator[Measured]:
     for dtype in ("float32", "bfloat16"):
         yield by_draft(rounds, threads, dtype)
+    yield by_ngram(rounds, threads)

@@ -23,22 +23,24 @@ class Matcher:
     tokenizer has more tokens than the model.
     """
 
-    __slots__ = ("_machine", "fault", "words")
+    __slots__ = ("_consume", "_machine", "_stopped", "fault", "words")
 
     def __init__(self, machine: LLMatcher, words: int) -> None:
         self._machine, self.words = machine, words
+        self._consume, self._stopped = machine.consume_token, machine.is_stopped  # asked for every token
         self.fault = ""  # why it cannot go on
 
     def advance(self, token: int) -> bool:
         """Takes the next token. False where the grammar has none such, or gave up; `fault` says so."""
-        if not self._machine.consume_token(token):
-            self.fault = first_line(self._machine.get_error())
-        return not self.fault
+        if self._consume(token):
+            return not self.fault
+        self.fault = first_line(self._machine.get_error())
+        return False
 
     @property
     def ended(self) -> bool:
         """True when nothing can follow but an end of text."""
-        return bool(self._machine.is_stopped())
+        return bool(self._stopped())
 
 
 def allowed_bits(matchers: Sequence[Matcher], vocabulary: int) -> Bits:

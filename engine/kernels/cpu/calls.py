@@ -24,7 +24,7 @@ KINDS = (*DTYPES, torch.int8, torch.uint8)  # of a cache; the last two are codes
 A_THREAD = 16_384  # values a thread must have to do, or waking it takes longer
 
 
-def _run(values: Structure, threads: int) -> None:
+def run(values: Structure, threads: int) -> None:
     """Raises MemoryError where there was none for it."""
     if function("run_part")(work(values.work), byref(values), threads):
         raise MemoryError(f"no memory for {values.work}")
@@ -33,7 +33,7 @@ def _run(values: Structure, threads: int) -> None:
         recorder.called(values)
 
 
-def _part(rows: int, x: Tensor) -> Part:
+def part_of(rows: int, x: Tensor) -> Part:
     return Part(rows, 0, 0, x.dtype is torch.bfloat16, 0)
 
 
@@ -95,13 +95,13 @@ class NativeDecode:
         sinks = None if options.sinks is None else options.sinks.float().contiguous()
         seen = (self.tables, self.starts, self.lengths)
         values = held.Attention(
-            _part(rows, q),
+            part_of(rows, q),
             *(x.data_ptr() for x in (out, q, k_cache, v_cache, *seen)),
             None if sinks is None else sinks.data_ptr(),
             *(kv_heads, heads // kv_heads, head_dim, block, options.window or 0),
             *(options.scale, options.softcap or 0.0, _kind(k_cache)),
         )
-        _run(values, torch.get_num_threads())
+        run(values, torch.get_num_threads())
         return out
 
 
@@ -123,7 +123,7 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Ten
     tokens, kv_heads, head_dim = k.shape
     places = (x.data_ptr() for x in (k_cache, v_cache, k, v, blocks, offsets))
     sizes = kv_heads, head_dim, k_cache.shape[1], k.stride(0), v.stride(0)
-    _run(held.Store(_part(tokens, k), *places, *sizes, _kind(k_cache)), _threads(k.numel()))
+    run(held.Store(part_of(tokens, k), *places, *sizes, _kind(k_cache)), threads_for(k.numel()))
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Tensor:
@@ -142,7 +142,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     rows = x.numel() // max(width, 1)
     side_by_side, stride = spread(x) or (width, width)
     sizes = width, max(side_by_side // max(width, 1), 1), stride
-    _run(held.Norm(_part(rows, x), *places, *sizes, eps, rounding.value), _threads(x.numel()))
+    run(held.Norm(part_of(rows, x), *places, *sizes, eps, rounding.value), threads_for(x.numel()))
     return out
 
 
@@ -158,7 +158,7 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     sizes = columns, row_stride(gate), row_stride(up)
     rows = out.numel() // max(columns, 1)
     by_tanh = activation is Activation.GELU_TANH
-    _run(held.Gate(_part(rows, gate), *places, *sizes, by_tanh), _threads(out.numel()))
+    run(held.Gate(part_of(rows, gate), *places, *sizes, by_tanh), threads_for(out.numel()))
     return out
 
 
@@ -181,7 +181,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     table = cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1)
     second = head_dim // 2 if cos.shape[-1] == head_dim else 0
     sizes = heads, tokens, head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16
-    _run(held.Rotation(_part(batch * tokens, x), *places, *sizes), _threads(x.numel()))
+    run(held.Rotation(part_of(batch * tokens, x), *places, *sizes), threads_for(x.numel()))
     return out.transpose(1, 2)
 
 
@@ -192,7 +192,7 @@ def greedy(logits: Tensor) -> tuple[Tensor, Tensor]:
     rows, vocabulary = logits.shape
     tokens, logprobs = torch.empty(rows, dtype=torch.long), torch.empty(rows)
     places = (x.data_ptr() for x in (tokens, logprobs, logits))
-    _run(held.Greedy(_part(rows, logits), *places, vocabulary), _threads(logits.numel()))
+    run(held.Greedy(part_of(rows, logits), *places, vocabulary), threads_for(logits.numel()))
     return tokens, logprobs
 
 
@@ -205,7 +205,7 @@ def angles(
     width = len(frequencies)
     cos, sin = (torch.empty(*positions.shape, width * (1 + twice), dtype=dtype) for _ in range(2))
     places = (x.data_ptr() for x in (cos, sin, positions, frequencies))
-    _run(held.Angles(_part(positions.numel(), cos), *places, width, scale, twice), 1)
+    run(held.Angles(part_of(positions.numel(), cos), *places, width, scale, twice), 1)
     return cos, sin
 
 
@@ -229,10 +229,10 @@ def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Ten
     out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]
-    _run(held.Product(_part(x.numel() // depth, x), *places, columns, depth, row_stride(x)), torch.get_num_threads())
+    run(held.Product(part_of(x.numel() // depth, x), *places, columns, depth, row_stride(x)), torch.get_num_threads())
     return out
 
 
-def _threads(values: int) -> int:
+def threads_for(values: int) -> int:
     """As many as have enough to do."""
     return 1 if values < A_THREAD else min(torch.get_num_threads(), values // A_THREAD + 1)

@@ -88,6 +88,27 @@ class Greedy(Structure):
     _fields_ = [("part", Part), *_places("tokens", "logprobs", "logits"), *_sizes("vocabulary")]
 
 
+class Allowed(Structure):
+    work, writes = "allowed_choice", 5
+    _fields_ = [
+        *(("part", Part), *_places("tokens", "logprobs", "likeliest", "theirs", "refused", "logits", "rows", "bits")),
+        *_sizes("vocabulary", "words", "choose"),
+    ]
+
+
+class Masked(Structure):
+    work = "rule_out"
+    _fields_ = [("part", Part), *_places("out", "x", "bits"), *_sizes("vocabulary", "words")]
+
+
+class Draw(Structure):
+    work = "draw"
+    _fields_ = [
+        *(("part", Part), *_places("tokens", "logits", "temperatures", "floors", "noises", "places", "bits")),
+        *_sizes("vocabulary", "words"),
+    ]
+
+
 class Product(Structure):
     work = "product"
     _fields_ = [*(("part", Part), *_places("out", "x", "weight", "bias")), *_sizes("columns", "depth", "x_stride")]

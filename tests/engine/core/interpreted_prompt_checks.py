@@ -14,17 +14,17 @@ from engine.models.loading import load
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model, save_tiny_model
 
 
-@pytest.mark.parametrize(("name", "depth"), [("llama", 1), ("gemma3", 0)])
-def test_a_prompt_is_as_likely_as_the_model_says(name: str, depth: int, tmp_path: Path) -> None:
-    """In parts, beside a request that asks for nothing."""
+def test_a_prompt_is_as_likely_as_the_model_says(tmp_path: Path) -> None:
+    """In parts, beside a request that asks for nothing, one step ahead."""
+    tiny = TINY_MODELS["llama"]
     torch.set_num_threads(1)
-    save_tiny_model(TINY_MODELS[name], tmp_path)
+    save_tiny_model(tiny, tmp_path)
     random = torch.Generator().manual_seed(5)
-    plain, prompt = (torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (5, 22))
+    plain, prompt = (torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (3, 11))
     with torch.inference_mode():
-        expected = make_tiny_model(TINY_MODELS[name])(torch.tensor([prompt])).logits[0].log_softmax(-1)
-    config = EngineConfig("chunked", max_running=4, token_budget=9, block_size=4, depth=depth)
-    params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
+        expected = make_tiny_model(tiny)(torch.tensor([prompt])).logits[0].log_softmax(-1)
+    config = EngineConfig("chunked", max_running=2, token_budget=6, block_size=4, depth=1, cuda_graphs=False)
+    params = SamplingParams(max_tokens=2, temperature=0, ignore_eos=True)
     model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
     with Engine(model, config, threads=1) as engine:
         others, asked = engine.submit_many(

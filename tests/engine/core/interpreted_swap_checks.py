@@ -1,4 +1,4 @@
-"""Checks of preemption by swap on the GPU's path, which `test_swapping.py` runs with TRITON_INTERPRET=1."""
+"""Checks of preemption by swap on the GPU's path, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 if os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("run by test_swapping.py", allow_module_level=True)
+    pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.runner.host_blocks import PinnedBlocks

@@ -78,11 +78,11 @@ def test_every_mode_gives_the_tokens_of_transformers(name: str, tiny_folder: Cal
 
 @pytest.mark.parametrize("name", [card.name for card in list_workloads()])
 def test_every_mode_says_the_same_to_a_shipped_workload(name: str, demo: Engine) -> None:
-    workload = load_workload(name, count=5)  # one more than rows
+    workload = load_workload(name, count=3)  # one more than rows
     arrivals = [Submission(a.prompt, a.params.with_(max_tokens=min(a.params.max_tokens, 4))) for a in workload.arrivals]
     said: dict[tuple[str, bool], list[list[int]]] = {}
     for mode, caching in SWITCHES:
-        demo.begin(EngineConfig(mode, 4, 256, prefix_caching=caching, longest_wait=0.01))
+        demo.begin(EngineConfig(mode, 2, 256, prefix_caching=caching, longest_wait=0.01))
         streams = demo.submit_many(arrivals)
         said[mode, caching] = [list(stream.result(timeout=60).token_ids) for stream in streams]
     assert all(tokens == said["continuous", False] for tokens in said.values())

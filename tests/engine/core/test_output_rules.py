@@ -3,6 +3,8 @@ the same rules, for many decoder types, one step behind and not, batched and pre
 
 import json
 import re
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorL
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission, measure
 from engine.core import EngineProcess
+from engine.decoding.constraints import allowed_bits, masks
 from engine.decoding.detokenizer import ByteLevelVocabulary
 from engine.decoding.token_rules import banned_sequences
 from engine.trace import FinishReason, Step, load_trace, save_trace
+from tests.engine.core.test_recovery import memory_for
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 from tests.engine.rules_reference import Rules
 from tests.engine.tiny_models import VOCABULARY
@@ -233,6 +237,37 @@ def test_a_grammar_that_gives_up_ends_its_request_and_nobody_else(demo: Engine) 
     assert ended.finish_reason is FinishReason.ERROR
     assert "doesn't satisfy the grammar" in ended.error
     assert len(free.result(timeout=30).token_ids) == 20
+
+
+def test_a_step_that_fails_waits_for_its_masks_before_others_are_found(
+    demo: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the smaller steps after it are of the same matchers, and found on the engine's own thread."""
+    params = SamplingParams(max_tokens=6, temperature=0, regex="[a-z ]{30}")
+    sent = [Submission(prompt, params) for prompt in prompts()[:4]]
+
+    def said() -> list[tuple[int, ...]]:
+        return [stream.result(timeout=30).token_ids for stream in demo.submit_many(sent)]
+
+    busy, met = threading.Lock(), list[bool]()
+
+    def slow(*given: Any) -> Any:
+        met.append(busy.locked())
+        if not threading.current_thread().name.startswith("grammars"):
+            return allowed_bits(*given)
+        with busy:
+            time.sleep(0.2)
+            return allowed_bits(*given)
+
+    demo.begin(EngineConfig(max_running=4))
+    expected = said()
+    demo.begin(EngineConfig(max_running=4))
+    monkeypatch.setattr(masks, "APART", 3 * VOCABULARY // 32)
+    monkeypatch.setattr(masks, "allowed_bits", slow)
+    with memory_for(demo, lambda ids: ids.numel() != 4) as refused:
+        assert said() == expected
+    assert refused
+    assert not any(met)
 
 
 def test_a_grammar_that_cannot_be_is_refused_at_submit_in_this_process_and_another(demo: Engine) -> None:

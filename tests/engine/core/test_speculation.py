@@ -137,6 +137,7 @@ def test_a_draft_that_fails_costs_nobody_an_answer(demo: Engine, monkeypatch: py
     assert 0 < drafted(demo.trace)[0] < 40
     (told,) = [record.text for record in demo.trace.records if isinstance(record, Notice)]
     assert told.startswith("drafting failed: tried to allocate 20 GiB")
+    monkeypatch.undo()
     begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
     assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
     assert drafted(demo.trace)[0] > 20

@@ -10,7 +10,6 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.core.setup.host_memory import swap_cost
 from engine.trace import FinishReason, Roof, State, SwapEvent
 from tests.engine.core.test_exactness import BLOCKS, CANCELLED, GREEDY, NEW_TOKENS, expected, prompts
-from tests.interpreted import check_interpreted
 
 __all__ = ["expected"]  # a fixture of another file
 
@@ -125,10 +124,3 @@ def test_the_cost_is_that_of_the_models_own_operations(demo: Engine) -> None:
     assert cost.token == pytest.approx(2 * card.body_parameters / 1e9)
     assert cost.pair == pytest.approx(4 * card.heads * card.head_dim * card.layers / 1e9)
     assert swap_cost(1e-4, 1e-5, card, None) is None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(450)
-def test_what_is_swapped_on_the_gpus_path_says_what_it_says_on_the_cpus() -> None:
-    pytest.importorskip("triton")
-    check_interpreted([Path(__file__).with_name("interpreted_swap_checks.py")])

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from engine import SamplingParams
 from engine.kernels.jit import jit, tl
 from engine.kernels.sampling import CHUNK, GROUP, uniform
 from engine.runner.launched_step import apart
-from engine.runner.sampler import noise
+from engine.runner.noise import noise
 from tests.engine.kernels.sampling_case import CPU, make_logits, make_pair, random_params
 
 SAMPLED = SamplingParams()
@@ -75,9 +76,14 @@ def test_tokens_that_are_ruled_out_are_never_drawn() -> None:
     assert set(make_pair(params, vocabulary, CPU).check(logits)) <= set(allowed)
 
 
+def noises_of_seeds(count: int) -> np.ndarray:
+    """Of the seeds that `make_pair` makes of the first numbers, at their first token."""
+    return noise([seed * 0x9E3779B97F4A7C15 % 2**64 for seed in range(count)], [0] * count, [1] * count)
+
+
 @pytest.mark.parametrize("last", [0.3, 1e-30])
 def test_the_highest_noise_draws_the_last_token_that_has_a_weight(last: float) -> None:
-    at = max(range(20_000), key=lambda seed: noise(seed * 0x9E3779B97F4A7C15 % 2**64, 0, 1))
+    at = int(noises_of_seeds(20_000).argmax())
     logits = torch.full((1, CHUNK + 99), -torch.inf)
     logits[0, :3], logits[0, CHUNK + 5] = 1.0, 1.0 + torch.tensor(last).log()
     for params in (SAMPLED, SamplingParams(min_p=1e-35)):
@@ -176,7 +182,7 @@ def lowest_kept(logits: torch.Tensor, params: SamplingParams) -> int:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
 def test_the_lowest_noise_draws_the_lowest_token_that_a_sort_in_float64_keeps(dtype: torch.dtype) -> None:
-    seed = min(range(100_000), key=lambda seed: noise(seed * 0x9E3779B97F4A7C15 % 2**64, 0, 1))
+    seed = int(noises_of_seeds(100_000).argmin())
     vocabulary = CHUNK + 1
     ascending = make_logits(1, vocabulary, 21, spread=2.5).sort(-1).values.to(dtype).float().unique()[None]
     vocabulary = ascending.shape[1]
@@ -204,5 +210,4 @@ def test_the_noise_equals_the_cpus_bit_for_bit() -> None:
     positions = torch.randint(0, 2**31 - 1, (300,), generator=generator, dtype=torch.int32)
     out = torch.empty(300, dtype=torch.float64)
     noise_kernel[(300,)](out, seeds, branches, positions)
-    expected = [noise(*key) for key in zip(seeds.tolist(), branches.tolist(), positions.tolist(), strict=True)]
-    assert out.tolist() == expected
+    assert out.tolist() == noise(seeds.tolist(), branches.tolist(), positions.tolist()).tolist()

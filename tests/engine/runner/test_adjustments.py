@@ -195,6 +195,35 @@ def test_what_was_allowed_and_what_the_model_would_rather_have_said_is_told(
         torch.testing.assert_close(sampled.logprobs, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("limits", [{"top_k": 50}, {"top_p": 0.9}, {"top_k": 50, "top_p": 0.9}])
+def test_a_grammar_that_allows_less_than_top_k_needs_no_sort(
+    limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branches = [
+        ruled_branch(SamplingParams(temperature=0.9, regex="[0-9]{3}", **limits), i, i)  # type: ignore[arg-type]
+        for i in range(20)
+    ]
+    logits = make_logits(len(branches), VOCABULARY, 4)
+
+    def said() -> list[int]:
+        found: list[int] = Sampler(len(branches), VOCABULARY, CPU)(logits, branches, places(branches)).tokens.tolist()
+        return found
+
+    with monkeypatch.context() as sorting:
+        sorting.setattr("engine.runner.drawing.CANDIDATES", VOCABULARY)
+        sorting.setattr(torch.Tensor, "topk", lambda *_: pytest.fail("not among the highest alone"))
+        if "top_k" not in limits:
+            expected = said()
+        else:
+            expected = None
+    monkeypatch.setattr("engine.runner.drawing._descending", lambda *_: pytest.fail("all are sorted"))
+    found = said()
+    assert expected is None or found == expected
+    allowed = reference_of(branches[0].request.params).allowed([], VOCABULARY)
+    assert all(bool(allowed[token]) for token in found)
+    assert len(set(found)) > 2
+
+
 def test_masks_rule_out_alike_on_every_device() -> None:
     bits = np.array([[5, 0, -(2**31)], [0, 0, 0]], np.int32)
     logits = torch.zeros(2, 90)

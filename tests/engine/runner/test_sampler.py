@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -21,7 +22,9 @@ from engine import Engine, EngineConfig, SamplingParams, Submission, measure
 from engine.config.specs import InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.runner.sampler import CANDIDATES, Sampler, noise
+from engine.runner.drawing import CANDIDATES
+from engine.runner.noise import noise
+from engine.runner.sampler import Sampler
 from engine.scheduler.request import Branch, Request
 from tests.engine.conftest import SMALL
 from tests.engine.decoding.tokenizer_kinds import tokenizer
@@ -61,7 +64,7 @@ def reference(logits: Tensor, params: SamplingParams, tokens: list[int]) -> Tens
 def drawn(logits: Tensor, params: SamplingParams, tokens: list[int], uniforms: Tensor, monkeypatch: Any) -> Tensor:
     """The tokens that rows of the same logits give for these uniform numbers."""
     numbers = iter(uniforms.tolist())
-    monkeypatch.setattr("engine.runner.sampler.noise", lambda *key: next(numbers))
+    monkeypatch.setattr("engine.runner.sampler.noise", lambda seeds, *_: np.array([next(numbers) for _ in seeds]))
     sampler = Sampler(1, logits.shape[-1], CPU)
     rows = [branch(params, tokens) for _ in uniforms]
     sampler.begin(rows[0])
@@ -230,16 +233,30 @@ def test_logprobs_and_alternatives_are_of_the_models_own_distribution() -> None:
 # Noise.
 
 
+def in_whole_numbers(seed: int, branch: int, position: int) -> float:
+    """Three rounds of the SplitMix64 finalizer, as its paper has it."""
+    most, state = (1 << 64) - 1, seed & (1 << 64) - 1
+    for word in (0x9E3779B97F4A7C15, branch + 1, position + 1):
+        state = (state + word * 0x9E3779B97F4A7C15) & most
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & most
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & most
+        state ^= state >> 31
+    return ((state >> 11) + 0.5) / (1 << 53)
+
+
 @given(st.integers(0, 2**70), st.integers(0, 100), st.integers(0, 10**7))
 @example(0, 0, 0)
 def test_noise_is_a_number_between_zero_and_one_and_a_function_of_its_key(seed: int, branch: int, at: int) -> None:
-    value = noise(seed, branch, at)
+    value, beside = noise([seed, 3], [branch, 1], [at, 2]).tolist()
     assert 0 < value < 1
-    assert value == noise(seed, branch, at)
+    assert [value] == noise([seed], [branch], [at]).tolist()
+    assert value == in_whole_numbers(seed, branch, at)
+    assert beside == in_whole_numbers(3, 1, 2)
 
 
 def test_noise_is_uniform_and_its_neighbours_are_independent() -> None:
-    values = torch.tensor([[noise(seed, 0, at) for at in range(200)] for seed in range(100)], dtype=torch.float64)
+    keys = [(seed, 0, at) for seed in range(100) for at in range(200)]
+    values = torch.from_numpy(noise(*zip(*keys))).view(100, 200)
     counts = torch.histc(values.flatten(), 50, 0, 1)
     expected = values.numel() / 50
     chi_squared = float(((counts - expected) ** 2 / expected).sum())

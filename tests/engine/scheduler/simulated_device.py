@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.step_record import step_record
 from engine.decoding.beams import BeamSearch
@@ -19,6 +21,7 @@ from engine.runner.launched_step import LaunchedStep
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.swap_cost import SwapCost
@@ -120,6 +123,7 @@ class Simulation:
     ended: set[Branch] = field(default_factory=set)
     texts: dict[Branch, str] = field(default_factory=dict)
     told: ToldBlocks = field(default_factory=ToldBlocks)
+    scored: Counter[tuple[int, int]] = field(default_factory=Counter)  # how often each prompt's positions were told of
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
@@ -138,9 +142,16 @@ class Simulation:
         return self.blocks * self.config.block_size
 
     def add(
-        self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1, width: int = 1
+        self,
+        prompt: Sequence[int],
+        max_tokens: int,
+        ignore_eos: bool = False,
+        n: int = 1,
+        width: int = 1,
+        scored: bool = False,
     ) -> Request:
-        """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams."""
+        """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams.
+        `scored`: it asks how likely its prompt is, where it does not search."""
         limit = min(max_tokens, self.room + 1 - len(prompt))
         assert limit > 0
         width = min(width, self.config.slots)
@@ -154,7 +165,10 @@ class Simulation:
         if width > 1:
             beams.begin(request, search(request))
             if beams.most_blocks(request, self.config.block_size) > self.blocks:
-                return self.add(prompt, max_tokens, ignore_eos, n, width - 1)
+                return self.add(prompt, max_tokens, ignore_eos, n, width - 1, scored)
+        elif scored:
+            request.scores = PromptScores(prompt, 0, VOCABULARY)
+            request.scores.most = 5
         self.requests.append(request)
         self.texts |= dict.fromkeys(request.branches, "")
         self.scheduler.add(request)
@@ -269,6 +283,13 @@ class Simulation:
         return [self._place(row.branch, p) for p in range(row.first, row.first + row.count)]
 
     def _commit(self, plan: StepPlan, sampled: list[Emission]) -> None:
+        for row, positions in plan.scored:
+            assert row.first <= positions.start < positions.stop <= row.first + row.count
+            assert row.branch.request.scores is not None
+            scores, nothing = row.branch.request.scores, np.zeros((len(positions), 0), np.int32)
+            before = scores.known
+            scores.tell(positions, np.zeros(len(positions)), nothing, nothing)
+            self.scored.update((row.branch.request.id, at) for at in range(before - 1, scores.known - 1))
         committed = self.scheduler.commit(plan, sampled)
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)

@@ -133,3 +133,21 @@ def test_a_match_gives_the_content_that_was_published(total: int, actions: list[
             serial = pool.publish(block, serial, content[block])
         held.append(found + new)
         assert pool.free + pool.cached + pool.owned == total
+
+
+def test_a_block_that_is_published_anew_is_found_there_alone() -> None:
+    """Two samples share a block that one published after another request's block; that one is gone when the other
+    publishes the beginning anew."""
+    pool = BlockPool(4, 2)
+    theirs, own, second = pool.take(3)
+    before = pool.publish(theirs, ROOT, [1, 2])
+    pool.publish(second, before, [3, 4])
+    pool.release([theirs])
+    pool.take(2)  # the free one and theirs, whose prefix is forgotten
+    anew = pool.publish(own, ROOT, [1, 2])
+    pool.publish(second, anew, [3, 4])
+    assert pool.match([1, 2, 3, 4])[0] == [own, second]
+    pool.release([second])
+    pool.take(1)
+    assert pool.match([1, 2, 3, 4])[0] == [own]
+    assert second not in [block for block, _ in pool._published.values()]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import PAGED_MODES, EngineConfig
-from engine.scheduler.request import Branch, Life
+from engine.scheduler.request import Branch, Life, Request
 from engine.scheduler.swap_cost import SwapCost
 from engine.trace.records import FinishReason, Step, SwapEvent
 from tests.engine.scheduler.simulated_device import Simulation, alone
@@ -69,7 +69,7 @@ def play(shape: Shape, seed: int, operations: int, faults: bool = False) -> Simu
                 length = pick.randint(1, min(20, simulation.room - 1))
                 prompt = [pick.randint(1, alphabet) for _ in range(length)]
                 several = {"n": pick.choice([1, 1, 1, 2, 3]), "width": pick.choice([1, 1, 1, 1, 3])}
-                simulation.add(prompt, pick.randint(1, 30), **several)
+                simulation.add(prompt, pick.randint(1, 30), scored=pick.random() < 0.2, **several)
             case 2 if simulation.requests and pick.random() < 0.3:
                 simulation.cancel(pick.choice(simulation.requests[-12:]))
             case 3 if pick.random() < 0.5:
@@ -91,6 +91,7 @@ def play(shape: Shape, seed: int, operations: int, faults: bool = False) -> Simu
 
 def check_said(simulation: Simulation) -> None:
     for request in simulation.requests:
+        check_scored(simulation, request)
         for branch in request.branches:
             if branch.beam is not None:
                 assert said(branch) == expected(branch)
@@ -100,6 +101,16 @@ def check_said(simulation: Simulation) -> None:
                 assert said(branch) == tokens[: len(said(branch))]
             else:
                 assert said(branch) == tokens
+
+
+def check_scored(simulation: Simulation, request: Request) -> None:
+    """Who asks hears of every position of the prompt, and of each once, however often it was computed."""
+    if request.scores is None:
+        return
+    told = [simulation.scored[request.id, at] for at in range(request.prompt_length - 1)]
+    over = any(branch.reason not in (FinishReason.CANCELLED, ERROR) for branch in request.branches)
+    assert set(told) <= ({1} if over else {0, 1})
+    assert request.scores.whole or not over
 
 
 @settings(max_examples=80, deadline=None)

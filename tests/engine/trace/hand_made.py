@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.bench.trace.step_builder import built_step
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Record, Step, Submitted
+from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Notice, Record, Step, Submitted
 from engine.trace.trace import Trace
 
 P, D, H = Kind.PREFILL, Kind.DECODE, Kind.HELD
@@ -13,6 +13,11 @@ CARD = ModelCard("a model", "made", "Llama", 1, 1, 1, 1, 1, 1, 99, 99, "float32"
 
 def header(config: EngineConfig) -> Header:
     return Header(CARD, config, Machine("a machine", 2, 1 << 30, 1), {}, 0.0, 64, 0)
+
+
+def notices(count: int) -> list[Record]:
+    """So many records: a run begins with its header."""
+    return [header(EngineConfig()), *(Notice(float(i), "info", f"number {i}") for i in range(1, count))]
 
 
 def ended(time: float, request: int, reason: FinishReason = FinishReason.LENGTH, branch: int = 0) -> Ended:

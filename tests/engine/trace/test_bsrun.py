@@ -14,16 +14,11 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, InvalidInput, Submission, Trace, load_trace, save_trace
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.specs import SamplingParams
 from engine.trace import Notice, TraceWriter
-from engine.trace.records import Record, encode
+from engine.trace.records import encode
 from engine.workloads import demo_workload
-from tests.engine.trace.hand_made import header
-
-
-def notices(count: int) -> list[Record]:
-    """So many records: a run begins with its header."""
-    return [header(EngineConfig()), *(Notice(float(i), "info", f"number {i}") for i in range(1, count))]
+from tests.engine.trace.hand_made import notices
 
 
 def test_a_real_run_is_saved_and_read_back(demo: Engine, tmp_path: Path) -> None:
@@ -146,7 +141,7 @@ def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path)
     path = tmp_path / "crash.bsrun"
     program = (
         "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine.trace import Notice, Trace, TraceWriter\n"
-        "from tests.engine.trace.test_bsrun import notices\ntrace = Trace()\n"
+        "from tests.engine.trace.hand_made import notices\ntrace = Trace()\n"
         "writer = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
         "for record in notices(100):\n    trace.append(record)\n    time.sleep(0.002)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

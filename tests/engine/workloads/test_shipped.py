@@ -160,6 +160,28 @@ def test_each_chat_turn_begins_with_all_before_it(tokenizer: Any) -> None:
         assert system == 64
 
 
+def test_a_copying_prompt_ends_with_its_story_and_the_wish_for_it_again(tokenizer: Any) -> None:
+    for arrival in load_workload("copying").arrivals:
+        asked, told, again = (message["content"] for message in arrival.prompt if isinstance(message, dict))
+        assert asked.startswith("Tell me a ")
+        assert again == "Tell it again."
+        assert arrival.params.max_tokens == sizes(arrival, tokenizer)[0][1] <= 300, told
+
+
+def test_all_few_shot_prompts_show_the_same_examples_of_what_they_ask(tokenizer: Any) -> None:
+    arrivals = load_workload("few-shot").arrivals
+    shown = {str(a.prompt[:-1]) for a in arrivals}
+    questions = [message["content"] for message in arrivals[0].prompt[1:-1:2] if isinstance(message, dict)]
+    answers = [message["content"] for message in arrivals[0].prompt[2:-1:2] if isinstance(message, dict)]
+    assert len(shown) == 1
+    assert len(questions) == len(answers) == 20
+    for question, answer in zip(questions, answers, strict=True):
+        creature, place = question.split(", ")
+        assert answer == f"The {creature} walked to {place}."
+    assert all(", " in str(a.prompt[-1]) for a in arrivals)
+    assert len(set(questions) | {str(a.prompt[-1]) for a in arrivals}) == 20 + len(arrivals)
+
+
 def test_the_engine_sees_prompts_of_just_these_lengths(demo: Engine, tokenizer: Any) -> None:
     workload = load_workload("shared-system-prompt", count=6)
     trace = demo.run(workload.with_params(workload.arrivals[0].params.with_(max_tokens=1)), EngineConfig()).result(60)

@@ -1,5 +1,5 @@
 /* The greedy choice of tokens. */
-#include "common.h"
+#include "allowed.h"
 
 struct greedy {
     struct part part;
@@ -14,18 +14,12 @@ ALWAYS void greedy_rows(const struct greedy *g, long from, long to, const int ha
     for (long r = from; r < to; r++) {
         const void *row = part(g->logits, r * vocabulary, half);
         const long whole = vocabulary / LANES * LANES;
-        vec tops = (vec){0} - INFINITY, sums = {0};
-        for (long i = 0; i < whole; i += LANES) {
-            const vec x = get_lanes(row, i, half);
-            tops = chosen((words)(x > tops), x, tops);
-        }
-        float high = highest(tops);
-        for (long i = whole; i < vocabulary; i++) high = get(row, i, half) > high ? get(row, i, half) : high;
+        vec sums = {0};
+        long token;
+        const float high = highest_allowed(row, NULL, vocabulary, half, &token);
         for (long i = 0; i < whole; i += LANES) sums += exponentials(get_lanes(row, i, half) - high);
         float sum = summed(sums);
         for (long i = whole; i < vocabulary; i++) sum += exponential(get(row, i, half) - high);
-        long token = 0;
-        while (token < vocabulary - 1 && get(row, token, half) != high) token++;
         g->tokens[r] = token;
         g->logprobs[r] = get(row, token, half) - high - logf(sum);
     }

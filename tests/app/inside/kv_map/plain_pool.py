@@ -93,8 +93,9 @@ class PlainPool:
 
     def _rows(self, step: Step) -> None:
         columns = (step.request, step.branch, step.first, step.count, step.kind)
-        for request, branch, first, count, kind in zip(*(c.tolist() for c in columns)):
-            owner = request, branch
+        rejected = (step.drafted - step.accepted).tolist() or [0] * step.rows
+        for request, branch, first, count, kind, for_nothing in zip(*(c.tolist() for c in columns), rejected):
+            owner, count = (request, branch), count - for_nothing
             if kind == Kind.HELD:
                 self.over.add(owner)
             elif owner in self.lives:

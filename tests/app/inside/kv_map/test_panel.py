@@ -325,7 +325,7 @@ def test_65536_blocks_are_drawn(shown: Show) -> None:
 def test_it_fits_narrow_and_wide(shown: Show, runs: dict[str, Trace], zoom: float, width: int) -> None:
     theme.set_zoom(zoom)
     panel = shown(runs["samples"], width, int(420 * zoom))
-    state = place_where(panel, lambda s: bool(s.samples(0)))
+    state = place_where(panel, lambda s: 0 in s.samples(0))
     panel.scope.select(0)
     panel.view.grid.point_at(int(state.samples(0)[0][0]))
     panel.stale()

@@ -64,15 +64,11 @@ def test_a_pool_holds_as_many_requests_as_have_blocks() -> None:
     assert kv_capacity(100, 16, 5000) == kv_capacity(100, 16, 0) == 0
 
 
-def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine) -> None:
     config = EngineConfig(max_running=4, kv_memory=1 << 22)
     demo.begin(config)
     runner = demo.runner
     expected = demo.submit([5, 6, 7], GREEDY).result(timeout=20).token_ids
-    demo.begin(config)
-    assert demo.runner is not runner, "a CPU's is made anew"
-    runner = demo.runner
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # as if on a GPU
     for other in (config, replace(config, mode="chunked", depth=1, prefix_caching=True, seed=3, join_every=2)):
         demo.submit([9, 10, 11], GREEDY).result(timeout=20)
         trace = demo.begin(other)

@@ -1,0 +1,64 @@
+"""How to make a run again: the commands, and the words to cite it by."""
+
+import re
+import shlex
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from engine.compare import lane_text
+from engine.export.source import Source
+from engine.trace import Trace
+
+
+def commands(source: Source) -> list[str]:
+    """Two commands: the prompts out of the run's file, and the same prompts through the same lanes. `--kv-memory` is
+    the pool that each had, `--threads` those of the machine."""
+    stem = re.sub(r"\.\w+$", "", source.file) or "run"
+    prompts = f"{stem} prompts.jsonl" if " " in stem else f"{stem}-prompts.jsonl"
+    file = source.file or "run.bsrun"
+    trace = source.runs[0].trace
+    header = trace.header
+    memory = header.blocks * header.config.block_size * header.kv_token_bytes
+    repeats = 1
+    again = ["batchscope", "compare", "--workload", prompts, "--lanes", ",".join(map(lane_text, source.lanes))]
+    if source.race is not None:
+        memory = source.race.kv_memory or memory
+        repeats = 1 + max(run.repeat for run in source.runs)
+        if source.race.workload.concurrency is not None:
+            again += ["--concurrency", str(source.race.workload.concurrency)]
+    again += ["--kv-memory", str(memory)] if memory else []
+    again += ["--repeats", str(repeats)] if repeats > 1 else []
+    if header.model.device == "cpu":
+        again += ["--threads", str(header.machine.threads)]
+    return [shlex.join(["batchscope", "export", file, "--to", prompts]), shlex.join(again)]
+
+
+def created(trace: Trace) -> str:
+    """When the run was made, in UTC."""
+    return datetime.fromtimestamp(trace.header.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def citation(source: Source) -> str:
+    """As BibTeX."""
+    header = source.runs[0].trace.header
+    when = datetime.fromtimestamp(header.created, UTC)
+    machine = header.machine.gpu or header.machine.cpu
+    note = f"{header.model.name}, {header.model.dtype}, on {machine}; run of {when:%Y-%m-%d}"
+    return (
+        f"@misc{{batchscope-{when:%Y%m%d-%H%M},\n"
+        f"  title        = {{{_tex(source.title)}}},\n"
+        f"  howpublished = {{Run of Batchscope {batchscope_version()}}},\n"
+        f"  year         = {{{when:%Y}}},\n"
+        f"  note         = {{{_tex(note)}}}\n}}"
+    )
+
+
+def batchscope_version() -> str:
+    try:
+        return version("batchscope")
+    except PackageNotFoundError:
+        return ""
+
+
+def _tex(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text)

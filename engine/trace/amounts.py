@@ -1,0 +1,17 @@
+"""Amounts in words for people."""
+
+
+def bytes_text(count: float) -> str:
+    """1,536 bytes as "1.5 KB": three figures, steps of 1,024."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TB"
+
+
+def parameters_text(count: int) -> str:
+    """ "5 M", "0.6 B"."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} B"
+    return f"{count / 1e6:.0f} M" if count >= 10e6 else f"{count / 1e6:.2g} M"
