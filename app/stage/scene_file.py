@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,15 @@ def _names(table: dict[str, Any], key: str, rule: str) -> tuple[str, ...]:
     return tuple(given)
 
 
+@cache
+def _shipped_workloads() -> tuple[str, ...]:
+    return tuple(card.name for card in list_workloads())
+
+
 def _workload(given: Any, folder: Path) -> str:
     """A shipped one's name, or the path of a file: beside the scene, where it is not absolute."""
     name = text("workload", given)
-    shipped = [card.name for card in list_workloads()]
+    shipped = _shipped_workloads()
     if name in shipped:
         return name
     path, kinds = folder / Path(name).expanduser(), (".toml", *PROMPT_FILES)

@@ -154,9 +154,11 @@ class MainWindow(QMainWindow):
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
         panels.addActions(docks)
-        self.commands.extend(action for action in docks if action not in self.commands)
+        scenes = self.touring.scenes()
+        self.commands.extend(action for action in (*docks, *scenes.actions()) if action not in self.commands)
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
+        self.menu.addMenu(scenes)
         self.menu.addActions([shared.full_screen, shared.settings, shared.keys])
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
@@ -384,11 +386,8 @@ class MainWindow(QMainWindow):
     # -- the end --------------------------------------------------------------------------------------------------
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self.finished:
-            event.accept()
-            return
-        event.ignore()
-        if not self._closing:
+        event.setAccepted(self.finished)
+        if not (self.finished or self._closing):
             self._closing = True
             self.runs.cancel()
             self.touring.close_down()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app.session.session import SessionState
 from app.stage.caption_bar import CaptionBar
@@ -34,6 +34,7 @@ class Touring(QObject):
         self.bar = CaptionBar()
         self.bar.hide()
         self.tour: Tour | None = None
+        self._menu = QMenu("Scenes", window)
         self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
         self._keys = [QShortcut(QKeySequence(key), window) for key, _ in KEYS]
         for key, (_, by) in zip(self._keys, KEYS, strict=True):
@@ -44,17 +45,27 @@ class Touring(QObject):
     def on(self) -> bool:
         return self.tour is not None and not self.tour.leaving
 
-    def ask(self) -> None:
-        """The tour that is shipped."""
+    def ask(self, number: int = 0) -> None:
+        """The tour that is shipped, from this scene on."""
         try:
-            self.take(read_tour())
+            self.take(read_tour(), number)
         except InvalidInput as error:
             self._banner.tell("error", "There is no tour", str(error))
 
-    def take(self, scenes: Sequence[Scene]) -> None:
-        """Begins a tour, unless something runs that it would end."""
+    def scenes(self) -> QMenu:
+        """A menu with each scene that is shipped."""
+        if self._menu.isEmpty():
+            for number, scene in enumerate(read_tour()):
+                action = self._menu.addAction(f"Scene {number + 1}: {scene.title}")
+                action.triggered.connect(lambda checked=False, number=number: self.ask(number))
+        return self._menu
+
+    def take(self, scenes: Sequence[Scene], number: int = 0) -> None:
+        """Begins a tour at a scene, or goes there in the one that is on; not while something runs that it would end."""
         stage = self._stage
         if self.tour is not None:
+            if self.tour.scenes == tuple(scenes):
+                self.tour.go(number)
             return
         if self._runs.running or stage.session.state is SessionState.LEASED:
             stop = ("Stop them", stage.session.stop) if self._runs.running else None
@@ -70,7 +81,7 @@ class Touring(QObject):
         tour.ended.connect(self._on_ended)
         for key in self._keys:
             key.setEnabled(True)
-        tour.go(0)
+        tour.go(number)
 
     def leave(self) -> None:
         """What the person had comes back."""

@@ -182,3 +182,14 @@ def test_the_composer_opens_it_and_says_what_it_needs(qtbot: QtBot, window: Main
     assert not dialog.measure.isEnabled()
     assert any(action.text() == "Compress the prompt …" for action in window.commands)
     dialog.reject()
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.5, 2.0])
+def test_all_of_it_is_in_sight_on_a_projector(qtbot: QtBot, opened: Opened, zoom: float) -> None:
+    """At 1280 × 720 nothing is cut at the sides; what is below can be scrolled to."""
+    theme.set_zoom(zoom)
+    dialog = opened(CHAT)
+    dialog.measure.click()
+    settled(qtbot, dialog)
+    assert dialog.width() <= 1280
+    qtbot.waitUntil(lambda: dialog.body.sheet.minimumSizeHint().width() <= dialog.body.viewport().width())

@@ -123,6 +123,13 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     qtbot.keyClick(window, Qt.Key.Key_PageDown)
     assert window.touring.tour is None, "page keys are nobody's again"
 
+    paging = next(each for each in window.commands if each.text().startswith("Scene 9: "))
+    paging.trigger()
+    qtbot.waitUntil(lambda: window.touring.tour is not None and window.touring.tour.number == 8, timeout=WAIT)
+    assert bar.title.text() in paging.text()
+    window.touring.leave()
+    qtbot.waitUntil(lambda: window.touring.tour is None, timeout=WAIT)
+
     begin(window, scenes(tmp_path / "scenes", RUN, LONG, LONG))
     window.touring.bar.moved.emit(1)
     qtbot.waitUntil(lambda: window.bridge.busy, timeout=WAIT)
