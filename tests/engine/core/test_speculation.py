@@ -17,7 +17,7 @@ from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
 STORY = [{"role": "user", "content": "Tell me a story about a fox and a table."}]
-SAMPLED = SamplingParams(max_tokens=60, temperature=0.8, top_p=0.95, seed=3, n=3)
+SAMPLED = SamplingParams(max_tokens=60, temperature=1.5, top_p=0.95, seed=3, n=3)
 SPECULATIONS = {
     "ngram": {"speculation": "ngram", "speculated": 5},
     "draft": {"speculation": "draft", "speculated": 4},
@@ -116,7 +116,8 @@ def test_a_draft_follows_prompts_of_any_length_and_prefixes_that_were_found(demo
         before = drafted(demo.trace)[1]
         assert demo.submit(prompt, params).result(timeout=60).token_ids == plain
         kept.append(drafted(demo.trace)[1] - before)
-    assert kept[0] == kept[1]
+    assert abs(kept[0] - kept[1]) <= 4, "a step that verifies nothing, to see what that costs, may be one of these"
+    assert min(kept) > 4
     assert any(step.reused.any() for step in demo.trace.steps)
 
 
