@@ -32,6 +32,7 @@ FILE, FILE_SAID = "Take prompts from a file: a line each, JSON, or a workload", 
 COMPRESS = "Compress the prompt: strike out what says the least, and see what that changes"
 FILE_TITLE = "Open a file of prompts"
 LARGE = 1.75  # of the zoom
+DROPPED = "  ✕"  # behind the name of a file whose prompts are sent
 ENDINGS = "*.txt *.jsonl *.json *.toml *.md *.prompts"
 FILES = (f"Prompts ({ENDINGS})", "All files (*)")
 
@@ -174,7 +175,7 @@ class Composer(QFrame):
     def take(self, name: str, prompts: Sequence[Arrival]) -> None:
         """These prompts, as they are, in place of the written one; `name` says whose they are."""
         self._file = tuple(prompts)
-        self.drop_file.setText(f"{name}  ✕")
+        self.drop_file.setText(f"{name}{DROPPED}")
         self.drop_file.setAccessibleName(f"Do not use {name}")
         self.drop_file.setToolTip("Click to go back to the written prompt")
         self.count.setValue(1)

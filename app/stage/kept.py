@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray
 
+from app.play.composer import DROPPED
 from app.play.layout import LAYOUT_VERSION
 from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
 from app.stage.stage import Stage
 from engine import EngineConfig, ModelSpec, Trace
+from engine.workloads import Arrival
 
 if TYPE_CHECKING:
     from app.compare.choice import RaceChoice
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The page, the panels, the settings, and the texts on show: `trace` is None where there were none."""
+    """The page, the panels, the settings, the texts on show (`trace` is None where there were none), and the file's
+    prompts that the composer would have sent, by their name."""
 
     page: int
     panels: QByteArray
@@ -32,6 +35,9 @@ class Kept:
     choice: RaceChoice | None
     trace: Trace | None
     file: Path
+    prompts: tuple[Arrival, ...]
+    prompts_name: str
+    count: int
 
     @classmethod
     def of(cls, stage: Stage) -> Kept:
@@ -47,12 +53,20 @@ class Kept:
             compare.setup.choice,
             bridge.trace if bridge.requests else None,
             session.run_file or Path("the session before"),
+            play.composer.draft().file,
+            play.composer.drop_file.text().removesuffix(DROPPED),
+            play.composer.count.value(),
         )
 
     def put_back(self, stage: Stage) -> None:
         """The page, the panels and the race's settings."""
-        play, compare = stage.play, stage.compare()
-        play.composer.drop_file.click() if play.composer.drop_file.isVisible() else None
+        play, compare, composer = stage.play, stage.compare(), stage.play.composer
+        if composer.draft().file != self.prompts:
+            if self.prompts:
+                composer.take(self.prompts_name, self.prompts)
+            else:
+                composer.drop_file.click()
+        composer.count.setValue(self.count)
         play.area.restoreState(self.panels, LAYOUT_VERSION)
         play.cursor_bar.inside.setChecked(self.inside)
         play.cursor_bar.speed.setCurrentIndex(SPEEDS.index(1.0))

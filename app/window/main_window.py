@@ -24,6 +24,7 @@ from app.window.actions import WindowActions
 from app.window.notices import Notices
 from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
+from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
 from app.words import held_words, model_words, run_words, sentence
@@ -342,22 +343,11 @@ class MainWindow(QMainWindow):
         self._say_state()
 
     def _say_state(self) -> None:
-        session, trace = self.session, self.session.trace
         if self.runs.path is not None:
             self.top_bar.status.say(f"saved run  ·  {run_words(self.bridge.trace.header)}")
-            return
-        match session.state:
-            case SessionState.READY if trace is not None and trace.records:
-                self.top_bar.status.say(run_words(trace.header))
-            case SessionState.READY | SessionState.LOADING:
-                self.top_bar.status.say(f"loading {model_words(session.spec.source)} …")
-            case SessionState.EMPTY:
-                self.top_bar.status.say("no model loaded")
-            case SessionState.LEASED:
-                sweeps = self.compare is not None and self.compare.sweep.running
-                self.top_bar.status.say(f"a {'sweep' if sweeps else 'race'} is running")
-            case SessionState.DIED:
-                self.top_bar.status.say(f"{model_words(session.spec.source)} · the engine has stopped")
+        else:
+            sweeps = self.compare is not None and self.compare.sweep.running
+            self.top_bar.status.say(session_words(self.session, sweeps))
 
     def _on_progress(self, status: LoadStatus) -> None:
         words = status.words

@@ -250,4 +250,4 @@ def test_the_cursor_bar_seeks_steps_and_follows(qtbot: QtBot, scope: Scope) -> N
     bar.follow.click()
     assert scope.following
     bar.speed.setCurrentIndex(0)
-    assert scope.speed == 0.1
+    assert scope.speed == 0.01

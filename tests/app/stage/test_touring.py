@@ -104,6 +104,9 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     qtbot.keyClick(bar, Qt.Key.Key_Space)
     qtbot.waitUntil(lambda: window.bridge.scope.now > before)
 
+    bar.try_button.click()
+    assert len(page.composer.draft().file) == 2
+
     qtbot.keyClick(window, Qt.Key.Key_PageDown)
     qtbot.waitUntil(lambda: tour.number == 1 and window.bridge.busy and len(window.bridge.requests) == 64, timeout=WAIT)
     assert bar.status.text() == LIVE
@@ -120,6 +123,7 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     qtbot.waitUntil(lambda: standing(window) == layout)
     assert page.composer.isVisible()
     assert not page.composer.draft().file
+    assert page.composer.count.value() == 2
     qtbot.keyClick(window, Qt.Key.Key_PageDown)
     assert window.touring.tour is None, "page keys are nobody's again"
 

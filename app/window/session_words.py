@@ -1,0 +1,20 @@
+"""What the bar at the top says of a session."""
+
+from app.session.session import Session, SessionState
+from app.words import model_words, run_words
+
+
+def session_words(session: Session, sweeps: bool) -> str:
+    """What is loaded, or under way; `sweeps`: the engine that was lent out plays a sweep, not a race."""
+    trace, model = session.trace, model_words(session.spec.source)
+    match session.state:
+        case SessionState.READY if trace is not None and trace.records:
+            return run_words(trace.header)
+        case SessionState.READY | SessionState.LOADING:
+            return f"loading {model} …"
+        case SessionState.EMPTY:
+            return "no model loaded"
+        case SessionState.LEASED:
+            return f"a {'sweep' if sweeps else 'race'} is running"
+        case SessionState.DIED:
+            return f"{model} · the engine has stopped"
