@@ -127,15 +127,16 @@ class Runner(ABC):
                 self._swap(plan)
                 launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
-            drawing = drawn_rows(inputs.sampling)
-            previous = self._sampler.adjust.previous([row.branch for row in drawing], self._last_token)
+            branches, previous, masks = [row.branch for row in drawn_rows(inputs.sampling)], None, None
+            if True in [branch.ruled for branch in branches]:
+                previous = self._sampler.adjust.previous(branches, self._last_token)
+                masks = masks_of(branches, self.model.card.vocabulary)  # found meanwhile
             timer = None if on_gpu else Timer()
-            masks = masks_of([row.branch for row in drawing], self.model.card.vocabulary)  # found meanwhile
             prepared = Clock()
             try:
                 computed = inputs.compute(timer)
                 if plan.scored:
-                    at = len(drawing)
+                    at = len(branches)
                     launched.keep_scores(scored(computed.logits[at:], plan.scored, self._tensor))
                     computed = computed._replace(logits=computed.logits[:at])
             except BaseException:
@@ -148,7 +149,7 @@ class Runner(ABC):
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs, drawing, previous, masks))
+                launched.keep(self._sample(computed, inputs, branches, previous, masks))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -177,20 +178,19 @@ class Runner(ABC):
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
     def _sample(
-        self, computed: Computed, inputs: Inputs, drawing: Sequence[Row], previous: Tensor | None, masks: Masks | None
+        self, computed: Computed, inputs: Inputs, branches: list[Branch], previous: Tensor | None, masks: Masks | None
     ) -> Sampled:
-        """`drawing`: the row of each token drawn."""
+        """`branches`: that of each token drawn."""
         logits, greedy, drawn = computed
-        branches = [row.branch for row in drawing]
         if isinstance(self._sampler, Sampler):
             sampled = self._sampler(logits, branches, positions_drawn(inputs.sampling), greedy, previous, masks)
-            self._last_token.numpy()[[row.slot for row in drawing]] = sampled.tokens.numpy()
+            self._last_token.numpy()[[branch.slot for branch in branches]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
             return self._sampler.told(logits, drawn, branches, self._last_token, previous, masks)
         slots, positions = inputs.slots, inputs.drawn_at
         if slots is None or positions is None:
-            slots = self._tensor([row.slot for row in drawing], torch.int32)
+            slots = self._tensor([branch.slot for branch in branches], torch.int32)
             positions = self._tensor(positions_drawn(inputs.sampling), torch.int32)
         return self._sampler(logits, slots, positions, branches, self._last_token, previous, masks)
 

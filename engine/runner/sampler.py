@@ -32,7 +32,7 @@ Greedy = Callable[[], tuple[Tensor, Tensor]]  # tokens and log-probabilities `[r
 
 def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
     """Beside each row's token, as many of its likeliest as any row asks for."""
-    most = max(b.request.ranked for b in branches)
+    most = max([b.request.ranked for b in branches])
     if not most:
         return Sampled(tokens, logprobs)
     values, ids = logits.topk(min(most, logits.shape[-1]), -1)
@@ -82,8 +82,10 @@ class Sampler(SlotSampler):
         a branch whose drafted tokens are verified has several. `greedy` tells what a greedy choice would be, where that
         was computed with them; `previous` as `Adjustments` gives it; `masks` are the branches', where they were begun
         before."""
-        params = [b.request.params for b in branches]
         choose = greedy or partial(native.greedy, logits) if self._compiled(logits) else None
+        if choose is not None and False not in [b.request.greedy and not b.ruled for b in branches]:
+            return with_alternatives(*choose(), logits, branches)
+        params = [b.request.params for b in branches]
         ruled = [i for i, b in enumerate(branches) if b.ruled]
         if masks is None and ruled:
             masks = masks_of(branches, self._vocabulary)

@@ -166,7 +166,8 @@ class Branch:
 class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
     context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
-    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own."""
+    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own; `greedy`: its tokens are
+    the likeliest by logits that nothing but rules and grammars changes."""
 
     id: int
     prompt_length: int
@@ -179,8 +180,10 @@ class Request:
     rules: TokenRules | None = None
     scores: PromptScores | None = None
     ranked: int = field(init=False)
+    greedy: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.greedy = self.params.temperature == 0 and self.params.repetition_penalty == 1.0
         self.ranked = self.params.logprobs
 
     @property
