@@ -137,12 +137,15 @@ def dynamic(stage: Stage) -> None:
     static_lane, dynamic_lane = stage.lanes
     assert first_word(static_lane) > 0.37, "until the fourth was there"
     assert first_word(dynamic_lane) < first_word(static_lane)
+    assert len(steps(dynamic_lane)) > len(steps(static_lane)) == 2 * 24
 
 
 def padded(stage: Stage) -> None:
     stage.at(1)
     step = steps(stage.trace)[10]
     assert sorted(step.request.tolist()) == [0, 1, 2, 4], "the fourth has left, the fifth has joined"
+    written = [len(view.samples[0].token_times) for view in stage.trace.requests.values()]
+    assert len(steps(stage.trace)) < max(written[:4]) + max(written[4:]), "fewer than in two batches"
     stage.at(2)
     panel = stage.panel("kv_map")
     assert isinstance(panel, KvMap)
