@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from engine.config.specs import EngineConfig, ModelSpec
+
+if TYPE_CHECKING:
+    from engine.workloads.workload import Workload
 
 MODE_TITLES = {
     "recompute": "One at a time, no cache",
@@ -30,16 +34,25 @@ BATCHED_MODES = ("static", "dynamic")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One side of a comparison: a config on a model. `name` is for people; empty takes `lane_name`."""
+    """One side of a comparison: a config on a model. `name` is for people; empty takes `lane_name`. With more than one
+    of `beams` (paged modes) every request is a beam search of so many."""
 
     config: EngineConfig = field(default_factory=EngineConfig)
     spec: ModelSpec = field(default_factory=ModelSpec)
     name: str = ""
+    beams: int = 1
 
     def with_batch(self, size: int) -> Lane:
         """The same lane with so many requests running at once; the token budget grows with it where it must."""
         budget = max(self.config.token_budget, size)
         return replace(self, config=replace(self.config, max_running=size, token_budget=budget))
+
+    def plays(self, workload: Workload) -> Workload:
+        """The workload as this lane plays it. Raises InvalidInput where its requests ask for what beams cannot have."""
+        if self.beams == 1:
+            return workload
+        searched = (replace(a, params=a.params.with_(beam_width=self.beams)) for a in workload.arrivals)
+        return replace(workload, arrivals=tuple(searched))
 
 
 def lane_title(lane: Lane) -> str:

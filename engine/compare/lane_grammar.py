@@ -12,6 +12,7 @@ from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
 from engine.config.specs import (
     KV_DTYPES,
     MODES,
+    MOST_SAMPLES,
     PAGED_MODES,
     PREEMPTIONS,
     SOLITARY_MODES,
@@ -75,7 +76,11 @@ _SPEC_KEYS = {
     "revision": _Key("revision", str, "a revision"),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
-_KEYS = _CONFIG_KEYS | _SPEC_KEYS | {"name": _Key("name", str, "a name")}
+_LANE_KEYS = {
+    "beams": _Key("beams", int, "a whole number of beams", PAGED_MODES, "{} beams"),
+    "name": _Key("name", str, "a name"),
+}
+_KEYS = _CONFIG_KEYS | _SPEC_KEYS | _LANE_KEYS
 _ESCAPED = re.compile(r"[%:,]|^\s|\s$")
 
 
@@ -121,11 +126,13 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             if rule.field in found:
                 raise wrong(part, f"{key} is given twice")
             found[rule.field] = read
-    name = found.pop("name", "")
+    own = {field: found.pop(field) for field in _LANE_KEYS if field in found}
+    if not 1 <= own.get("beams", 1) <= MOST_SAMPLES:
+        raise wrong(f"beams={own['beams']}", f"must be from 1 to {MOST_SAMPLES}")
     model = {rule.field: found.pop(rule.field) for rule in _SPEC_KEYS.values() if rule.field in found}
     given = {"seed": seed, "token_budget": max(EngineConfig().token_budget, found.get("max_running", 0))} | found
     try:
-        return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), name)
+        return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), **own)
     except InvalidInput as error:
         raise InvalidInput(f"lane {text!r}: {error}") from None
 
@@ -145,6 +152,8 @@ def lane_text(lane: Lane) -> str:
     if config.prefix_caching:
         parts.append("prefix")
     parts += [f"{key}={_escape(_word(value))}" for key, value in _chosen(config)]
+    if lane.beams > 1:
+        parts.append(f"beams={lane.beams}")
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default:
@@ -183,6 +192,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     if size and config.mode not in SOLITARY_MODES:
         parts.append(f"{config.max_running}")
     parts += [words.format(value) for key, value in _chosen(config) if (words := _CONFIG_KEYS[key].words)]
+    if lane.beams > 1:
+        parts.append(f"{lane.beams} beams")
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]

@@ -98,7 +98,7 @@ class Track:
         self._kv_tokens = kv_tokens
         self.kv_memory = kv_memory
         self._engine: EngineFace | None = None
-        self._rehearsed: set[EngineConfig] = set()
+        self._rehearsed: set[tuple[EngineConfig, int]] = set()
 
     def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> LaneRun:
         """One run, told about as lane `index`. Never raises for what goes wrong in it."""
@@ -140,9 +140,9 @@ class Track:
         is made on first use is in no lane's time. False when it was cancelled."""
         if engine is not self._engine:
             self._engine, self._rehearsed = engine, set()
-        if lane.config in self._rehearsed:
+        if (lane.config, lane.beams) in self._rehearsed:
             return True
-        self._rehearsed.add(lane.config)
+        self._rehearsed.add((lane.config, lane.beams))
         few = workload.arrivals[: min(lane.config.slots, REHEARSED_PROMPTS)]
         arrivals = tuple(
             replace(a, time=0.0, params=a.params.with_(max_tokens=min(a.params.max_tokens, REHEARSED_TOKENS)))
@@ -151,7 +151,7 @@ class Track:
         return self._finish(self._start(engine, lane, replace(workload, arrivals=arrivals, concurrency=None)), engine)
 
     def _start(self, engine: EngineFace, lane: Lane, workload: Workload) -> Run:
-        return engine.run(workload, replace(lane.config, kv_memory=self.kv_memory))
+        return engine.run(lane.plays(workload), replace(lane.config, kv_memory=self.kv_memory))
 
     def _finish(self, run: Run, engine: EngineFace) -> bool:
         """Waits for the end of the run: True when it was not cancelled. Raises what else stopped it early."""

@@ -16,8 +16,8 @@ from typing import Any
 from engine.compare.lane import Lane
 from engine.compare.lane_run import LaneRun
 from engine.compare.race import MOST_LANES, RaceResult
-from engine.config.checks import InvalidInput, shown
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.checks import InvalidInput, shown, whole
+from engine.config.specs import MOST_SAMPLES, EngineConfig, ModelSpec, SamplingParams
 from engine.jobs.progress import LoadCancelled
 from engine.trace.bsrun import SUFFIX as RUN_SUFFIX
 from engine.trace.bsrun import load, save
@@ -146,7 +146,8 @@ def _run(archive: zipfile.ZipFile, folder: Path, told: dict[str, Any], lanes: in
 
 
 def _lane(values: dict[str, Any]) -> Lane:
-    return Lane(EngineConfig(**values["config"]), ModelSpec(**values["spec"]), str(values["name"]))
+    config, spec = EngineConfig(**values["config"]), ModelSpec(**values["spec"])
+    return Lane(config, spec, str(values["name"]), whole("beams", values.get("beams", 1), 1, MOST_SAMPLES))
 
 
 def _workload(values: dict[str, Any]) -> Workload:

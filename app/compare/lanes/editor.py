@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.compare.choice import LaneChoice
 from app.ui.ask_path import ask_path
-from app.ui.controls import DropDown, button, line_edit
+from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.forms.config_form import ConfigForm
 from app.ui.labels import Heading, Note, Row
 from app.ui.layouts import fill, held, row
 from app.ui.popover import Popover
 from engine import InvalidInput, ModelSpec
-from engine.config import SCHEMES
+from engine.config import MOST_SAMPLES, SCHEMES
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"
 MODELS = (("as on the Play page", PLAYS), ("demo stories", DEMO), ("folder or hub id …", FOLDER))
@@ -53,10 +53,13 @@ class LaneEditor(Popover):
         place = held(row((self.path, 1), self.browse, spacing=4))
         place.setFocusProxy(self.path)
         self._place = Row("Folder", place)
-        rows = Row("Model", self.model), self._place, Row("Quantization", self.quantization)
+        self.beams = Number("lane_beams", 1, MOST_SAMPLES, 1, least="off")
+        self._search = Row("Beams", self.beams, "Every request is a beam search of so many; nothing is drawn then")
+        rows = self._search, Row("Model", self.model), self._place, Row("Quantization", self.quantization)
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
         fill(self.column, Heading("Lane"), self.form, *rows, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
+        self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
         self.quantization.currentIndexChanged.connect(self._on_edited)
         self.path.editingFinished.connect(self._on_edited)
@@ -69,6 +72,7 @@ class LaneEditor(Popover):
         self._choice, self._showing = choice, True
         spec = choice.lane.spec
         self.form.set_config(choice.lane.config)
+        self.beams.setValue(choice.lane.beams)
         kind = PLAYS if not choice.own_model else DEMO if spec.source == "demo" else FOLDER
         self.model.set_value(kind)
         if kind == FOLDER:
@@ -95,7 +99,9 @@ class LaneEditor(Popover):
         quantization = self.quantization.currentData()
         own = kind == PLAYS and quantization != PLAYS
         spec = ModelSpec() if quantization == PLAYS else ModelSpec(source, quantization)
-        return LaneChoice(replace(before, config=self.form.config(before.config), spec=spec), kind != PLAYS, own)
+        config = self.form.config(before.config)
+        beams = self.beams.value() if config.paged else 1
+        return LaneChoice(replace(before, config=config, spec=spec, beams=beams), kind != PLAYS, own)
 
     def _offer_quantizations(self, kind: str) -> None:
         """All of them; for the Play page's model first that which it has there."""
@@ -110,6 +116,7 @@ class LaneEditor(Popover):
 
     def _show_rows(self) -> None:
         self._place.setVisible(self.model.currentData() == FOLDER)
+        self._search.setVisible(self._choice is not None and self._choice.lane.config.paged)
         if self.isVisible():
             self.fit()
 

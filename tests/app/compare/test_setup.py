@@ -121,6 +121,22 @@ def test_graphs_switched_off_stay_so_until_they_are_switched_on(qtbot: QtBot, se
     setup.picker.editor.hide()
 
 
+def test_a_lane_with_blocks_may_search_with_beams(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.set_lanes((LaneChoice.parse("continuous:beams=4"), LaneChoice.parse("static:8")))
+    setup.picker.lanes_changed.emit()
+    assert names(setup)[0] == "continuous · 64 · 4 beams"
+    assert [choice.lane.beams for choice in choice.recall().lanes] == [4, 1]
+    setup.picker.chips[0].name.click()
+    editor = setup.picker.editor
+    assert (editor.beams.isVisible(), editor.beams.value()) == (True, 4)
+    editor.beams.setValue(2)
+    assert names(setup)[0] == "continuous · 64 · 2 beams"
+    editor.form["mode"].set("static")
+    assert not editor.beams.isVisible()
+    assert names(setup)[0] == "static · 64"
+    editor.hide()
+
+
 def test_a_chip_is_dropped_in_another_place(qtbot: QtBot, setup: RaceSetup) -> None:
     pick(setup, "burst")
     setup.resize(1600, setup.sizeHint().height())

@@ -51,7 +51,8 @@ def lanes(draw: st.DrawFn) -> Lane:
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])), revision=draw(st.none() | texts),
     )  # fmt: skip
-    return Lane(EngineConfig(**values), spec, draw(st.just("") | texts))  # type: ignore[arg-type]
+    beams = draw(st.integers(1, 64)) if mode in PAGED_MODES else 1
+    return Lane(EngineConfig(**values), spec, draw(st.just("") | texts), beams)  # type: ignore[arg-type]
 
 
 @given(lanes())

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from engine.compare.lane import Lane
 from engine.compare.lane_grammar import parse_lanes
 from engine.compare.lane_run import LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.compare.race import Race, RaceEvent, RaceFinished
+from engine.compare.race_file import load_race, save_race
 from engine.core.face import EngineFace
 from engine.jobs import LoadProgress
 from engine.trace.records import FinishReason
@@ -74,6 +76,18 @@ def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) ->
             assert blocks * config.block_size == 1024
             assert [len(v.tokens) for v in trace.requests.values()] == [12] * 6
     assert len({id(h.trace) for h in result.lane_runs}) == 4
+
+
+def test_a_lane_may_search_with_beams(demo: Engine, tmp_path: Path) -> None:
+    result = race("continuous:4,continuous:4:beams=3", kv_tokens=2048).play(
+        Lender(demo), lambda _: None, threading.Event()
+    )
+    assert result.names == ("continuous · 4", "continuous · 4 · 3 beams")
+    greedy, searched = (result.traces(lane)[0].requests.values() for lane in range(2))
+    assert [len(view.samples) for view in greedy] == [1] * 6
+    assert [[sample.score is not None for sample in view.samples] for view in searched] == [[True] * 3] * 6
+    save_race(result, tmp_path / "a.bsrace")
+    assert load_race(tmp_path / "a.bsrace")[0].lanes == result.lanes
 
 
 def test_a_lane_is_rehearsed_once_before_its_clock_starts(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_samples_are_the_same_with_drafts_as_without(demo: Engine, mode: str) ->
     for kind, how in SPECULATIONS.items():
         assert said(replace(SMALL, mode=mode, prefix_caching=True, **how)) == plain
         proposed, kept = drafted(demo.trace)
-        assert kept < proposed
+        assert kept < proposed or kind == "auto", "which drafts what is likely"
         assert kept > 0 or kind == "ngram", "a story says little twice"
         penalized = [
             step.drafted[(step.request == 2) & (step.drafted > 0)] for step in demo.trace.steps if len(step.drafted)
