@@ -147,6 +147,11 @@ class ComparePage(QWidget):
     # -- what a person does ---------------------------------------------------------------------------------------
 
     @property
+    def lanes_place(self) -> QWidget:
+        """Where the lanes are, with what is below them."""
+        return self._scroll
+
+    @property
     def running(self) -> bool:
         """Whether a race or a sweep is under way."""
         return self.race.running or self.sweep.running

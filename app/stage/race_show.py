@@ -12,7 +12,7 @@ from app.session.session import Session, SessionState
 from app.stage.scene import Scene
 from app.stage.show import GivenUp, set_speed, until
 from app.words import sentence
-from engine import ModelSpec
+from engine import ModelSpec, Trace
 
 
 class RaceShow:
@@ -63,14 +63,24 @@ class RaceShow:
     # -- once more ------------------------------------------------------------------------------------------------
 
     def due(self) -> list[float]:
-        """A point on a lane is due at that share of the lane's own run."""
+        """A point on a lane is due at that share, or at that step, of the lane's own run; one on all lanes at the first
+        one's step."""
         race, due = self._page.race, [0.0]
         for point in self._scene.points:
             kind, *which = point.on.split()
             lane = race.lanes[int(which[0]) - 1] if kind == "lane" else None
+            stepped = race.lanes[0] if lane is None else lane
+            if point.step is not None and race.longest > 0 and stepped.scope.steps:
+                ended = float(stepped.scope.step_ends[min(point.step, stepped.scope.steps - 1)])
+                share = (ended - (stepped.playback.origin or 0.0)) / race.longest
+                due.append(max(due[-1], min(1.0, share)))
+                continue
             whole = point.at >= 1.0 or lane is None or race.longest <= 0
             due.append(max(due[-1], point.at * (1.0 if whole or lane is None else lane.span / race.longest)))
         return due[1:]
+
+    def traces(self) -> list[Trace]:
+        return [lane.playback.trace for lane in self._page.race.lanes]
 
     @property
     def share(self) -> float:
@@ -108,7 +118,7 @@ class RaceShow:
         if kind == "lane" and int(which[0]) <= len(page.views):
             view = page.views[int(which[0]) - 1]
             return view.panel if which[1:] else view
-        places: dict[str, QWidget] = {"curves": page.charts, "table": page.result}
+        places: dict[str, QWidget] = {"lanes": page.lanes_place, "curves": page.charts, "table": page.result}
         return places.get(kind)
 
     def hand_over(self) -> None:

@@ -17,7 +17,7 @@ from app.stage.show import GivenUp, set_speed, until
 from app.ui import theme
 from app.ui.layouts import steady
 from app.words import sentence
-from engine import EngineConfig, InvalidInput, Submission, Workload, load_workload
+from engine import EngineConfig, InvalidInput, Submission, Trace, Workload, load_workload
 from engine.compare import parse_lane
 
 TALL = 600  # pixels of the design: a window's height from which on streams stand above the panels at the foot
@@ -124,6 +124,9 @@ class RunShow:
     def due(self) -> list[float]:
         scope = self._bridge.scope
         return shares(self._scene.points, scope.step_ends.tolist(), scope.origin)
+
+    def traces(self) -> list[Trace]:
+        return [self._bridge.trace]
 
     @property
     def share(self) -> float:

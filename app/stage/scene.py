@@ -10,7 +10,7 @@ RUN_PANELS = (
     "streams", "timeline", "step", "kv_map", "beams", "memory", "roofline", "machine", "live", "requests", "transcript",
 )  # fmt: skip
 RACE_PANELS = ("slots", "timeline", "step", "kv_map", "memory", "roofline")  # what every lane shows
-RACE_PLACES = ("curves", "table")  # below the lanes
+RACE_PLACES = ("lanes", "curves", "table")  # all that is on the page, and what is below the lanes
 MOST_LANES = 4
 
 
@@ -18,8 +18,9 @@ MOST_LANES = 4
 class Point:
     """Something to look at: the place `on` the window that is lit, and a line of words.
 
-    It is due at the share `at` of the run, in [0, 1], of a lane's own where it is on a lane, or, where `step` is not
-    None, at the end of that step, counted from 0. `request` is selected meanwhile; -1 is none.
+    `words` may hold figures of what was played, as `{2.steps}`: `app.stage.figures`. It is due at the share `at` of
+    the run, in [0, 1], of a lane's own where it is on a lane, or, where `step` is not None, at the end of that step,
+    counted from 0: of the lane it is on, or, on all `lanes`, of the first. `request` is selected meanwhile; -1 is none.
     """
 
     on: str

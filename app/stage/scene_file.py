@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import resources
+from app.stage.figures import check_places
 from app.stage.scene import MOST_LANES, RACE_PANELS, RUN_PANELS, Point, Scene
 from engine import InvalidInput, list_workloads
 from engine.compare import parse_lane
@@ -134,11 +135,17 @@ def _points(given: Any, scene: Scene) -> Iterator[Point]:
         one_of(f"{where}.on", table["on"], scene.places)
         if "at" in table and "step" in table:
             raise InvalidInput(f"{where}.step: at says when, too; give one of the two")
-        if "step" in table and scene.races:
+        on_lane = table["on"].startswith("lane")
+        if "step" in table and scene.races and not on_lane:
             raise InvalidInput(f"{where}.step: lanes of a race have steps of their own; give at, a share of the race")
+        words = text(f"{where}.words", table["words"]).strip()
+        try:
+            check_places(words, len(scene.lanes))
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}.words: {error}") from None
         yield Point(
             table["on"],
-            text(f"{where}.words", table["words"]).strip(),
+            words,
             number(f"{where}.at", table.get("at", 0.0), 0.0, 1.0, "must be a share of the run, from 0 to 1"),
             whole(f"{where}.step", table["step"], 0, MOST_STEPS) if "step" in table else None,
             whole(f"{where}.request", table.get("request", -1), -1, MOST_COUNT),

@@ -7,6 +7,7 @@ from typing import Protocol
 from PySide6.QtWidgets import QWidget
 
 from app.ui.controls import DropDown
+from engine import Trace
 
 POLL = 0.02  # seconds
 GivenUp = Callable[[], bool]
@@ -25,6 +26,10 @@ class Show(Protocol):
 
     def due(self) -> list[float]:
         """When each of the scene's points is due, as shares of what was played."""
+        ...
+
+    def traces(self) -> list[Trace]:
+        """What was played, a lane each."""
         ...
 
     @property

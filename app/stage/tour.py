@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.stage.caption_bar import CaptionBar
+from app.stage.figures import filled
 from app.stage.kept import Kept
 from app.stage.race_show import RaceShow
 from app.stage.run_show import RunShow
@@ -45,6 +46,7 @@ class Tour(QObject):
         self._wanted: int | None = None
         self._task: asyncio.Task[None] | None = None
         self.due: list[float] = []  # when each point of the scene is due, as shares of what was played
+        self.told: list[str] = []  # the words of each, with the figures of what was played
         self._pointed, self._held = -1, False
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self.tick)
@@ -143,6 +145,8 @@ class Tour(QObject):
             self._bar.point(f"This scene could not be played. {sentence(why)}")
         if why or self._given_up():
             return
+        traces = show.traces()
+        self.told = [filled(point.words, traces) for point in self.scene.points]
         self.due = show.due()
         if self.replays:
             self._bar.say(AGAIN)
@@ -185,7 +189,7 @@ class Tour(QObject):
         if place != self._pointed:
             self._pointed = place
             point = self.scene.points[place] if place >= 0 else None
-            self._bar.point(point.words if point else "")
+            self._bar.point(self.told[place] if point else "")
             show.select(point.request if point else -1)
             shown = show.place(point.on) if point else None
             if shown is not None:

@@ -45,12 +45,15 @@ def headline(point: Point) -> str:
             return f"Memory-bound: each weight is read for {tokens}"
         case Bound.COMPUTE:
             return f"Compute-bound: each weight is used for {tokens}"
-        case Bound.OUTSIDE:
-            return f"Neither limit binds: {percent(point.outside)} of the step is outside the model"
-        case Bound.OVERHEAD:
-            return f"Neither limit binds, but overhead: {percent(point.share)} of the roof"
+        case Bound.OUTSIDE | Bound.OVERHEAD:
+            return f"{_side(point)}: each weight is read for {tokens}"
         case _:
             return f"{amount(point.intensity)} operations per byte: each weight is read for {tokens}"
+
+
+def _side(point: Point) -> str:
+    """Under which part of the roof a step stands that neither binds."""
+    return "On compute's side of the roof" if point.limit == point.rate else "On memory's side of the roof"
 
 
 def detail(point: Point) -> str:
@@ -63,10 +66,12 @@ def detail(point: Point) -> str:
         inside = f"{percent(point.share)} of the roof: more than {nearest} that was measured at load"
     match point.bound:
         case Bound.OUTSIDE:
-            return f"The forward alone is at {inside}"
+            outside = f"{percent(point.outside)} of the step is outside the model"
+            return f"Neither limit binds here: {outside}. The forward alone is at {inside}"
         case Bound.OVERHEAD:
             tokens = counted(point.tokens, "token")
-            return f"Many small operations cost more than reading each weight for {tokens} and multiplying with it"
+            why = f"many small operations cost more than reading each weight for {tokens} and multiplying with it"
+            return f"Neither limit binds here, at {percent(point.share)} of the roof: {why}"
         case _:
             return f"{inside} · {percent(point.outside)} of the step is outside the model"
 

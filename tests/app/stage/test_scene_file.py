@@ -64,7 +64,7 @@ def test_a_folder_is_a_tour_in_the_order_of_names_and_a_workload_may_lie_beside_
     assert second.races
     assert second.workload == str(tmp_path / "mine.txt")
     assert read_tour(tmp_path / "1.toml") == (first,)
-    assert second.places == ("lane 1", "lane 2", "lane 1 figures", "lane 2 figures", "curves", "table")
+    assert second.places == ("lane 1", "lane 2", "lane 1 figures", "lane 2 figures", "lanes", "curves", "table")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,9 @@ def test_a_folder_is_a_tour_in_the_order_of_names_and_a_workload_may_lie_beside_
         (SCENE.replace('at = 1.0\nwords = "The end."', "at = 1.0"), 14, "points[1]: has no words"),
         (SCENE.replace("step = 3", "step = 3\nat = 0.1"), 11, "give one of the two"),
         (SCENE.replace('on = "timeline"\nat', 'on = "kv_map"\nat'), 15, "must be one of timeline"),
-        (RACE.replace("at = 0.5", "step = 3"), 11, "give at, a share of the race"),
+        (RACE.replace('"lane 2"\nat = 1.0', '"table"\nstep = 3'), 16, "give at, a share of the race"),
+        (RACE.replace("The end.", "{3.steps}"), 17, "there is no lane 3"),
+        (RACE.replace("The end.", "{2.stepz}"), 17, "no such figure; use one of weights"),
         (RACE.replace("lane 2", "lane 3", 1), 10, "must be one of lane 1, lane 2"),
         (SCENE.replace("answer = ", "answer = = "), 4, "not TOML"),
     ],

@@ -20,7 +20,7 @@ from app.stage.spotlight import in_sight
 from app.stage.tour import Tour
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, Trace
-from engine.trace import Kind, Step, Submitted
+from engine.trace import Kind, Step, Submitted, bytes_text
 
 WAIT = 60_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -82,7 +82,8 @@ class Stage:
         tour.show.go(tour.due[place])
         tour.tick()
         point = tour.scene.points[place]
-        assert self.window.touring.bar.pointed.text() == point.words
+        assert self.window.touring.bar.pointed.text() == tour.told[place]
+        assert "{" not in tour.told[place]
         shown = tour.show.place(point.on)
         assert shown is not None
         assert shown.isVisible()
@@ -118,6 +119,7 @@ def memory_bound(stage: Stage) -> None:
     prefill, decode = panel.points.point(0), panel.points.point(12)
     assert prefill.intensity > 20 * decode.intensity, "at the right, and at the left"
     assert decode.tokens == 3
+    assert decode.limit < decode.rate, "under the slope"
 
 
 def static(stage: Stage) -> None:
@@ -135,12 +137,15 @@ def dynamic(stage: Stage) -> None:
     static_lane, dynamic_lane = stage.lanes
     assert first_word(static_lane) > 0.37, "until the fourth was there"
     assert first_word(dynamic_lane) < first_word(static_lane)
+    assert len(steps(dynamic_lane)) > len(steps(static_lane)) == 2 * 24
 
 
 def padded(stage: Stage) -> None:
     stage.at(1)
     step = steps(stage.trace)[10]
     assert sorted(step.request.tolist()) == [0, 1, 2, 4], "the fourth has left, the fifth has joined"
+    written = [len(view.samples[0].token_times) for view in stage.trace.requests.values()]
+    assert len(steps(stage.trace)) < max(written[:4]) + max(written[4:]), "fewer than in two batches"
     stage.at(2)
     panel = stage.panel("kv_map")
     assert isinstance(panel, KvMap)
@@ -165,6 +170,7 @@ def fragmentation(stage: Stage) -> None:
     stage.at(0)
     strips = stage.lane_panel(0)
     stage.at(1)
+    assert steps(stage.lanes[0])[2].rows == 3, "all of them live"
     blocks = stage.lane_panel(1)
     assert isinstance(strips, KvMap)
     assert isinstance(blocks, KvMap)
@@ -216,13 +222,17 @@ def prefixes(stage: Stage) -> None:
         assert state is not None
         most.append(int((state.owner >= 0).sum()))
         assert bool((state.references > 1).any()) is (lane == 1)
+        assert len({int(owner) for owner in state.owner if owner >= 0}) == 5, "all of them live"
     assert most[0] < most[1] / 2
+    assert f"{sum(int(step.count.sum()) for step in steps(stage.lanes[0])):,} tokens" in stage.tour.told[1]
 
 
 def quantized(stage: Stage) -> None:
     whole, small = (trace.header.model for trace in stage.lanes)
     assert small.quantization == "awq"
+    assert whole.dtype == small.dtype, "one change at a time"
     assert small.weight_bytes < whole.weight_bytes / 2
+    assert bytes_text(whole.weight_bytes) in stage.tour.told[2]
 
 
 def beams(stage: Stage) -> None:
@@ -242,7 +252,10 @@ def beams(stage: Stage) -> None:
 
 def speculation(stage: Stage) -> None:
     alone, drafts = stage.lanes
-    assert len(steps(drafts)) < 0.7 * len(steps(alone))
+    assert len(steps(drafts)) < 0.5 * len(steps(alone))
+    stage.at(2)
+    told = stage.tour.told[2]
+    assert f"{len(steps(alone))} steps of the large model without drafts, {len(steps(drafts))} with them" in told
     assert [v.samples[0].text for v in alone.requests.values()] == [v.samples[0].text for v in drafts.requests.values()]
 
 

@@ -84,7 +84,9 @@ def test_a_step_far_below_the_roof_is_held_up_by_something_else() -> None:
     point = made(seconds=0.25, wall=1.0).point(0)
     assert point.bound is Bound.OUTSIDE
     assert point.outside == 0.75
-    assert "75 % of the step is outside the model" in headline(point)
+    assert headline(point) == "On memory's side of the roof: each weight is read for 3 tokens"
+    assert "Neither limit binds here: 75 % of the step is outside the model" in detail(point)
+    assert headline(made(seconds=1.0).point(1)).startswith("On compute's side of the roof")
 
 
 def test_without_a_roof_the_intensity_is_still_told() -> None:

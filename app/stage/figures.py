@@ -1,0 +1,39 @@
+"""Figures of what was played, in a scene's words: `{2.steps}` is the second lane's steps. No Qt."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from engine import InvalidInput, Trace
+from engine.trace import MEASURES, Measure, Metrics, bytes_text, measure
+
+COUNTS = ("prompt_tokens", "output_tokens", "computed_tokens", "drafted_tokens", "accepted_tokens")  # of Metrics
+WEIGHTS = "weights"  # bytes of the model's
+READ: Mapping[str, Measure] = MEASURES | {key: Measure(key, key.replace("_", " "), "") for key in COUNTS}
+_PLACE = re.compile(r"\{(\d+)\.([\w.]+)\}")
+
+
+def check_places(words: str, lanes: int) -> None:
+    """Raises InvalidInput for a figure that no lane has."""
+    for lane, key in _PLACE.findall(words):
+        if not 1 <= int(lane) <= lanes:
+            raise InvalidInput(f"{{{lane}.{key}}}: there is no lane {lane}; lanes are counted from 1")
+        if key != WEIGHTS and key not in READ:
+            known = ", ".join((WEIGHTS, *COUNTS, *MEASURES))
+            raise InvalidInput(f"{{{lane}.{key}}}: no such figure; use one of {known}")
+
+
+def filled(words: str, traces: Sequence[Trace]) -> str:
+    """The words with every figure in its place; a lane that was not played has "–"."""
+    measured: dict[int, Metrics] = {}
+
+    def text(found: re.Match[str]) -> str:
+        lane, key = int(found[1]) - 1, found[2]
+        if lane >= len(traces) or not traces[lane].records:
+            return "–"
+        if key == WEIGHTS:
+            return bytes_text(traces[lane].header.model.weight_bytes)
+        if lane not in measured:
+            measured[lane] = measure(traces[lane])
+        return READ[key].text(READ[key].read(measured[lane]))
+
+    return _PLACE.sub(text, words)
