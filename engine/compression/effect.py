@@ -67,12 +67,6 @@ class Effect:
         return same / longer if longer else 1.0
 
     @property
-    def front_share(self) -> float:
-        """`front` as a share of the longer answer."""
-        longer = max(len(self.before.token_ids), len(self.after.token_ids))
-        return self.front / longer if longer else 1.0
-
-    @property
     def kl(self) -> float:
         """The mean divergence."""
         return sum(self.divergence) / len(self.divergence) if self.divergence else 0.0

@@ -12,8 +12,6 @@ class StopStrings:
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that is certain now, and whether a stop string was met. What follows a stop is dropped."""
-        if not self._stops:
-            return text, False
         text = self._held + text
         # Of several stops the one that is complete first wins; of those, the one that begins first.
         met = min(((at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0), default=None)

@@ -111,7 +111,7 @@ def test_a_prompt_beside_itself_moves_nothing(demo: Engine) -> None:
     effect = compare_compressed(demo, prompt, prompt, answer=8, rounds=1)
     assert effect.saved == 0
     assert effect.kl == pytest.approx(0.0, abs=1e-4)
-    assert effect.agreement == effect.front_share == 1.0
+    assert effect.agreement == 1.0
 
 
 def test_the_divergence_is_a_lower_bound(demo: Engine) -> None:
@@ -147,3 +147,10 @@ def test_it_can_be_cancelled(demo: Engine) -> None:
     with pytest.raises(LoadCancelled):
         compare_compressed(demo, STORY, STORY, report=hear, cancelled=cancelled)
     assert len(demo.trace.requests) == 3
+
+
+def test_a_mode_without_blocks_says_what_else_to_score_with(demo_engine: Engine) -> None:
+    begin_when_idle(demo_engine, EngineConfig("static", 2))
+    with pytest.raises(InvalidInput, match=r"mode 'static' cannot tell .* continuous, chunked, or let another model"):
+        score(demo_engine, STORY)
+    begin_when_idle(demo_engine, EngineConfig(max_running=4))
