@@ -1,5 +1,6 @@
 """The server: a socket, uvicorn on it, and its end."""
 
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Server:
             http="httptools",
             ws="none",
             lifespan="off",
-            log_config=None,  # no line a request: paths and clients are nobody's business
+            log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -57,6 +58,7 @@ class Server:
             timeout_graceful_shutdown=DRAIN,  # type: ignore[arg-type]
             timeout_notify=GLANCE,  # type: ignore[arg-type]
         )
+        logging.getLogger("uvicorn.access").disabled = True  # no line a request: what clients send is theirs
         self._uvicorn = _Uvicorn(config, service, lambda: ready(self.address))
         try:
             self._uvicorn.run([self._socket])
