@@ -6,23 +6,17 @@ import argparse
 import time
 from pathlib import Path
 
+from engine import InvalidInput
 from engine.serving import KeyFile, made_key
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     key = commands.add_parser("key", help="make, list and revoke the API keys of `batchscope serve`")
-    doing = key.add_subparsers(title="what to do", metavar="", required=True)
-    new = doing.add_parser("new", help="make a key and print it, this once")
-    new.add_argument("--name", help="whose it is, as logs and the window call it (default: key N)")
-    keys_option(new)
-    new.set_defaults(command=make)
-    shown = doing.add_parser("list", help="names and days of the keys; the keys themselves are not kept")
-    keys_option(shown)
-    shown.set_defaults(command=show)
-    gone = doing.add_parser("revoke", help="refuse a key from now on, on servers that run too")
-    gone.add_argument("name", help="as `batchscope key list` has it")
-    keys_option(gone)
-    gone.set_defaults(command=revoke)
+    doing = "new: make a key and print it, this once; list: their names; revoke: refuse one, on servers that run too"
+    key.add_argument("what", choices=DOING, help=doing)
+    key.add_argument("--name", help="whose it is, as the window and the log call it (default of a new one: key N)")
+    keys_option(key)
+    key.set_defaults(command=lambda options: DOING[options.what](options))
 
 
 def keys_option(to: argparse.ArgumentParser) -> None:
@@ -63,6 +57,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def revoke(options: argparse.Namespace) -> int:
+    if options.name is None:
+        raise InvalidInput("revoke: name the key with --name; `batchscope key list` has the names")
     KeyFile(keys_of(options)).revoke(options.name)
     print(f"{options.name} is revoked")
     return 0
+
+
+DOING = {"new": make, "list": show, "revoke": revoke}

@@ -35,8 +35,9 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Capture
     assert second not in written
     assert [line.split("  ")[1] for line in said("list").splitlines()] == ["ann", "key 1"]
     assert "name='ann': another key has this name" in said("new", "--name", "ann", status=2)
-    assert said("revoke", "ann") == "ann is revoked\n"
-    assert "there is no such key" in said("revoke", "ann", status=2)
+    assert said("revoke", "--name", "ann") == "ann is revoked\n"
+    assert "there is no such key" in said("revoke", "--name", "ann", status=2)
+    assert "name the key with --name" in said("revoke", status=2)
     assert [key["name"] for key in json.loads(file.read_text())["keys"]] == ["key 1"]
     file.write_text("[]")
     assert f"{file} is no file of keys" in said("list", status=2)

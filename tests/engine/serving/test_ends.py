@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx2
@@ -108,8 +109,10 @@ def test_a_server_that_ends_takes_no_more_and_finishes_what_runs(engine: EngineP
 
 
 def test_more_than_the_queue_holds_come_later(server: Server, http: httpx2.Client) -> None:
-    with http.stream("POST", "/v1/completions", json=LONG | {"n": 32, "stream": True}) as stream:
-        assert stream.status_code == 200
-        assert http.post("/v1/completions", json=LONG | {"n": 8, "max_tokens": 1}).status_code == 200
-        late = http.post("/v1/completions", json=LONG | {"n": 9})
+    def streaming(samples: int) -> AbstractContextManager[httpx2.Response]:
+        return http.stream("POST", "/v1/completions", json=LONG | {"n": samples, "stream": True})
+
+    with streaming(32) as running, streaming(8) as waiting:
+        assert (running.status_code, waiting.status_code) == (200, 200)
+        late = http.post("/v1/completions", json=LONG)
         assert (late.status_code, late.headers["retry-after"]) == (429, "1")

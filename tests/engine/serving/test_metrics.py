@@ -70,7 +70,7 @@ def test_what_was_cached_is_counted(told: tuple[dict[str, Any], Any]) -> None:
     cached = value(families, "prompt_tokens_cached", "_total")
     assert value(families, "prefix_cache_queries", "_total") == times.prompt_tokens.sum()
     prompt = int(times.prompt_tokens[0])
-    assert cached == value(families, "prefix_cache_hits", "_total") == 3 * (prompt - 1) // 16 * 16
+    assert cached == value(families, "prefix_cache_hits", "_total") == 3 * ((prompt - 1) // 16 * 16)
 
 
 def test_nothing_is_left_running(told: tuple[dict[str, Any], Any]) -> None:
