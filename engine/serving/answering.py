@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
-from json import JSONEncoder
+from collections.abc import Sequence
 from typing import Any
 
+from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -23,7 +23,6 @@ from engine.trace.records import Ended, FinishReason
 BODY_SECONDS = 60.0  # that a client may take to send a body
 WORDS = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-to_json = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 async def body_of(request: Request) -> bytes:
@@ -89,7 +88,7 @@ class Answer:
         texts: list[list[str]] = [[text] for text in self._echoed] or [[] for _ in range(count)]
         told: list[TokensTold | None] = [None] * count
         finish = [""] * count
-        async for news in self._reader:
+        while news := await self._reader.news():
             for one in news:
                 index = self._index(one)
                 texts[index] += [delta.text for delta in one.deltas]
@@ -100,7 +99,7 @@ class Answer:
         if self._reader.left:
             return
         choices = [self._form.choice(i, "".join(texts[i]), told[i], finish[i]) for i in range(count)]
-        content = to_json(self._form.body(choices, self._usage)).encode()
+        content = to_json(self._form.body(choices, self._usage))
         await Response(content, media_type="application/json")(scope, receive, send)
 
     async def stream(self, send: Send) -> None:
@@ -109,27 +108,21 @@ class Answer:
         firsts = [self._form.first(i) for i in range(len(self._length))]
         begun = [choice for choice in firsts if choice is not None]
         begun += [self._form.delta(i, text, None, None) for i, text in enumerate(self._echoed)]
-        await self._send(send, map(self._chunk, begun))
+        later = self._asked.usage_streamed
+        await _send(send, self._form.events(begun, later))
         try:
-            async for news in self._reader:
-                await self._send(send, [self._chunk(c) for one in news if (c := await self._delta(one)) is not None])
+            while news := await self._reader.news():
+                new = [choice for one in news if (choice := await self._delta(one)) is not None]
+                await _send(send, self._form.events(new, later))
         except ApiError as error:  # too late for a status: an event tells it, and no [DONE] follows
-            await self._send(send, [error.body])
+            await _send(send, b"data: " + to_json(error.body) + b"\n\n")
         else:
             if self._reader.left:
                 return
-            if self._asked.usage_streamed:
-                await self._send(send, [self._form.chunk([]) | {"usage": self._usage}])
-            await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": True})
+            if later:
+                await _send(send, b"data: " + to_json(self._form.chunk([], self._usage)) + b"\n\n")
+            await _send(send, b"data: [DONE]\n\n")
         await send({"type": "http.response.body", "body": b""})
-
-    async def _send(self, send: Send, events: Iterable[Json]) -> None:
-        if body := "".join([f"data: {to_json(event)}\n\n" for event in events]):
-            await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
-
-    def _chunk(self, choice: Json) -> Json:
-        chunk = self._form.chunk([choice])
-        return chunk | {"usage": None} if self._asked.usage_streamed else chunk
 
     async def _delta(self, one: News) -> Json | None:
         """What is new of a sample; nothing where all of its text is held back."""
@@ -164,6 +157,11 @@ class Answer:
     @property
     def _usage(self) -> dict[str, Any]:
         return usage(sum(stream.prompt_tokens for stream in self._reader.streams), self._tokens)
+
+
+async def _send(send: Send, events: bytes) -> None:
+    if events:
+        await send({"type": "http.response.body", "body": events, "more_body": True})
 
 
 def _beside(delta: Delta) -> Sequence[Sequence[tuple[int, float, str]]]:

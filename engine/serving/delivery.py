@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from engine.core.stream import Delta, Stream
@@ -29,6 +29,7 @@ class Reader:
         self.streams, self.left = streams, False
         self._at = [0] * len(streams)
         self._over = [0] * len(streams)  # samples whose end was told
+        self._open = sum(stream.samples for stream in streams)
         self._told = asyncio.Event()
 
     def look(self) -> None:
@@ -44,19 +45,17 @@ class Reader:
         self.left = True
         self._told.set()
 
-    def __aiter__(self) -> AsyncIterator[list[News]]:
-        return self._read()
-
-    async def _read(self) -> AsyncIterator[list[News]]:
-        left = sum(stream.samples for stream in self.streams)
-        while left and not self.left:
+    async def news(self) -> list[News]:
+        """What has come since the last call, as soon as there is something; nothing where all was told, or nobody reads
+        any more."""
+        while self._open and not self.left:
             self._told.clear()
             news = [one for number in range(len(self.streams)) for one in self._new(number)]
             if news:
-                left -= sum(one.ended is not None for one in news)
-                yield news
-            else:
-                await self._told.wait()
+                self._open -= sum([one.ended is not None for one in news])
+                return news
+            await self._told.wait()
+        return []
 
     def _new(self, number: int) -> Iterator[News]:
         stream = self.streams[number]

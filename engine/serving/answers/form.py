@@ -3,7 +3,10 @@
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
+
+from pydantic_core import to_json
 
 from engine.serving.answers.told import TokensTold
 
@@ -19,6 +22,7 @@ class Form(ABC):
 
     def __init__(self, model: str) -> None:
         self._about = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+        self._frames: dict[bool, bytes] = {}
 
     @abstractmethod
     def choice(self, index: int, text: str, told: TokensTold | None, finish: str) -> Json:
@@ -35,8 +39,17 @@ class Form(ABC):
     def body(self, choices: list[Json], usage: Json) -> Json:
         return {**self._about, "object": self.whole, "choices": choices, "usage": usage}
 
-    def chunk(self, choices: list[Json]) -> Json:
-        return {**self._about, "object": self.part, "choices": choices}
+    def chunk(self, choices: list[Json], usage: Json) -> Json:
+        """The last one of a stream that tells its usage."""
+        return {**self._about, "object": self.part, "choices": choices, "usage": usage}
+
+    def events(self, choices: Sequence[Json], usage_later: bool) -> bytes:
+        """A server-sent event for each. What all have in common is written once: this is done for every token."""
+        if usage_later not in self._frames:
+            beside = {**self._about, "object": self.part, **({"usage": None} if usage_later else {})}
+            self._frames[usage_later] = b"data: " + to_json(beside)[:-1] + b',"choices":['
+        frame = self._frames[usage_later]
+        return b"".join([frame + to_json(choice) + b"]}\n\n" for choice in choices])
 
 
 def usage(prompt: int, completion: int) -> Json:
