@@ -51,7 +51,9 @@ class Measured:
             ("CPU of an SSE event, µs", f"{self.event:.1f}", f"≤ {MOST:.0f}"),
             ("events a round", f"{self.events:,}", ""),
         ]
-        head = f"{STREAMS} streams of {TOKENS} tokens, demo model, {self.threads} torch threads"
+        head = (
+            f"{STREAMS} streams of {TOKENS} tokens, demo model, {self.threads} torch thread{'s' * (self.threads > 1)}"
+        )
         return "\n".join(
             [f"| {head} | measured | goal |", "|---|--:|--:|", *(f"| {' | '.join(row)} |" for row in rows)]
         )
