@@ -69,9 +69,9 @@ def detail_words(entry: Entry) -> str:
         return entry.problem or "not read yet"
     if facts.race:
         ways = f"race of {len(facts.lanes)} lanes", f"fastest: {facts.best.name}"
-        return "  ·  ".join((model_words(facts.model), *(ways if len(facts.lanes) > 1 else ways[:1])))
-    quantized = () if facts.quantization == "none" else (facts.quantization,)
-    return "  ·  ".join((model_words(facts.model), *quantized, facts.best.name))
+        return "  ·  ".join((model_words(facts.making.model), *(ways if len(facts.lanes) > 1 else ways[:1])))
+    quantized = () if facts.making.quantization == "none" else (facts.making.quantization,)
+    return "  ·  ".join((model_words(facts.making.model), *quantized, facts.best.name))
 
 
 def when_words(created: float, now: float) -> tuple[str, str]:
@@ -111,7 +111,7 @@ def factors(entry: Entry, base: Entry | None) -> Factors | None:
     return Factors(
         ours.throughput / theirs.throughput if ours.throughput and theirs.throughput else None,
         ours.ttft_p95 / theirs.ttft_p95 if ours.ttft_p95 and theirs.ttft_p95 else None,
-        differences((entry.facts, base.facts)),
+        differences((entry.facts.making, base.facts.making)),
     )
 
 
@@ -125,7 +125,7 @@ def factor_words(ratio: float | None, differs: Iterable[str]) -> str:
 _FIELDS: dict[str, Callable[[Entry], Iterable[str]]] = {
     "tag": lambda e: e.tags,
     "mode": lambda e: e.facts.modes if e.facts is not None else (),
-    "model": lambda e: (model_words(e.facts.model), e.facts.model) if e.facts is not None else (),
+    "model": lambda e: (model_words(e.facts.making.model), e.facts.making.model) if e.facts is not None else (),
     "is": lambda e: ("race" if e.race else "run", *(("baseline",) if e.pinned else ())),
 }
 

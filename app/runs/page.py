@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent, QUndoStack
-from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget, QWidget
+from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget
 
 from app.runs.changes import RunChanges
 from app.runs.entry import Entry
@@ -20,7 +20,8 @@ from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button, line_edit
 from app.ui.labels import label
-from app.ui.layouts import column, held, named, row
+from app.ui.layouts import column, held, row
+from app.ui.page import Page
 from app.ui.tables.columns import UP
 from app.ui.tables.view import TableView
 from app.ui.zoomed import zoomed
@@ -50,7 +51,7 @@ class RunTable(TableView):
         self.fit()
 
 
-class RunsPage(QWidget):
+class RunsPage(Page):
     """Builds the parts and joins their signals. What a person does with a run is in `changes`."""
 
     open_asked = Signal(object)  # Path
@@ -59,8 +60,7 @@ class RunsPage(QWidget):
     play_asked = Signal()
 
     def __init__(self, session: Session, undo: QUndoStack) -> None:
-        super().__init__()
-        named(self, "runs_page", "page")
+        super().__init__("runs_page")
         self.library = RunLibrary(session, self)
         self.notice = Banner()
         self.changes = RunChanges(self.library, undo, self.notice, self)

@@ -28,6 +28,7 @@ from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
+from app.window.undoing import Undoing
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
+    from app.runs.page import RunsPage
 
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
-PLAY, COMPARE, MODELS = range(3)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
+PLAY, COMPARE, RUNS, MODELS = range(4)
+PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Runs", "Ctrl+3"), ("Models", "Ctrl+4"))
 
 
 class MainWindow(QMainWindow):
@@ -69,7 +71,8 @@ class MainWindow(QMainWindow):
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models])
+        self.undoing = Undoing(self)
+        self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
@@ -119,9 +122,11 @@ class MainWindow(QMainWindow):
             self.commands.append(own)
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
+        add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
+        self.commands += self.undoing.actions
         self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
@@ -148,7 +153,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undoing.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -195,6 +200,16 @@ class MainWindow(QMainWindow):
 
         self.compare = ComparePage(self.session)
         return self.compare
+
+    def _make_runs(self) -> RunsPage:
+        from app.runs.page import RunsPage
+
+        page = RunsPage(self.session, self.undoing)
+        page.open_asked.connect(self.open_path)
+        page.compare_asked.connect(self._on_compare_runs)
+        page.export_asked.connect(self.exports.ask_of)
+        page.play_asked.connect(lambda: self.show_page(PLAY))
+        return page
 
     def _make_models(self) -> ModelsPage:
         from app.models.page import ModelsPage
@@ -282,6 +297,10 @@ class MainWindow(QMainWindow):
         self.live_action.setEnabled(False)
         self.page.show_engine()
         self._say_state()
+
+    def _on_compare_runs(self, paths: list[Path]) -> None:
+        self.show_page(COMPARE)
+        self._built_compare().open_runs(paths)
 
     def _on_inside(self) -> None:
         self.show_page(PLAY)

@@ -13,8 +13,9 @@ from typing import Any
 from engine.compare import RACE_SUFFIX, Lane, lane_name, load_race
 from engine.compare.race_file import INDEX
 from engine.config.specs import InvalidInput
+from engine.library.likeness import Making
 from engine.library.strip import strip_of
-from engine.trace import Submitted, Trace, load_trace, measure
+from engine.trace import Trace, load_trace, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,12 @@ class LaneFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """`created` is Unix time. `identity` stays what it is when the file is renamed or moved. `workload` tells the
-    prompts and their lengths apart from others, `machine` where it was made. `strip` is a `Strip` as text."""
+    """`created` is Unix time. `identity` stays what it is when the file is renamed or moved. `strip` is a `Strip` as
+    text."""
 
     identity: str
     created: float
-    model: str
-    quantization: str
-    machine: str
-    workload: str
+    making: Making
     strip: str
     lanes: tuple[LaneFacts, ...]
     race: bool = False
@@ -63,7 +61,10 @@ class RunFacts:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunFacts:
         """Raises TypeError and KeyError for what `to_json` did not give."""
-        return cls(**values | {"lanes": tuple(LaneFacts(**lane) for lane in values["lanes"])})
+        return cls(
+            **values
+            | {"making": Making(**values["making"]), "lanes": tuple(LaneFacts(**lane) for lane in values["lanes"])}
+        )
 
 
 def read_facts(path: Path) -> RunFacts:
@@ -79,15 +80,11 @@ def read_facts(path: Path) -> RunFacts:
 
 
 def _facts(lanes: list[tuple[str, Trace]], identity: str, *, race: bool = False) -> RunFacts:
-    header = lanes[0][1].header
-    machine = header.machine
+    first = lanes[0][1]
     return RunFacts(
         identity=identity,
-        created=header.created,
-        model=header.model.source,
-        quantization=header.model.quantization,
-        machine=f"{machine.cpu}, {machine.cores} cores, {machine.gpu}",
-        workload=_workload(lanes[0][1]),
+        created=first.header.created,
+        making=Making.of(first),
         strip=strip_of([trace for _, trace in lanes]).text(),
         lanes=tuple(_lane(name, trace) for name, trace in lanes),
         race=race,
@@ -108,16 +105,6 @@ def _lane(name: str, trace: Trace) -> LaneFacts:
         m.output_throughput,
         m.ttft.p95 if told else None,
     )
-
-
-def _workload(trace: Trace) -> str:
-    digest = hashlib.sha256()
-    for record in trace.records:
-        if isinstance(record, Submitted):
-            digest.update(
-                record.token_ids.tobytes() + f"|{record.params.max_tokens}|{record.params.branches};".encode()
-            )
-    return digest.hexdigest()[:16]
 
 
 def _run_identity(path: Path) -> str:

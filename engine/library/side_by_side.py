@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.compare import LaneRun, RaceResult
 from engine.config import InvalidInput, Prompt
-from engine.export.source import NamedRun, Source, lane_of
+from engine.export.source import Source, lane_of
+from engine.library.likeness import Making, differences
 from engine.trace import Submitted, Trace
 from engine.workloads import Arrival, Workload
 
 MOST_SIDES = 4
 
 
-def as_race(runs: Sequence[NamedRun]) -> RaceResult:
-    """Each run a lane with its name. The workload is the first run's: where the others had other prompts, nothing but
-    the clock is common to them. Raises InvalidInput for fewer than two runs, or more than `MOST_SIDES`."""
-    if not 2 <= len(runs) <= MOST_SIDES:
-        raise InvalidInput(f"{len(runs)} runs: two to {MOST_SIDES} fit beside each other")
-    lanes = tuple(replace(lane_of(run.trace.header), name=run.name) for run in runs)
-    return RaceResult(
-        workload=_workload(runs[0].trace),
-        lanes=lanes,
-        lane_runs=tuple(LaneRun(i, 0, trace=run.trace) for i, run in enumerate(runs)),
-    )
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """`race` has the first run's prompts as its workload. `differs`: what the runs do not have in common; where that
+    is anything, nothing but the clock makes them a race."""
+
+    race: RaceResult
+    differs: tuple[str, ...]
 
 
 def read_side_by_side(
     paths: Sequence[Path], progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
-) -> RaceResult:
-    """The runs in these files, each named as its file is. Raises InvalidInput and LoadCancelled."""
-    source = Source.read(paths, progress, cancelled)
-    return as_race([replace(run, name=path.stem) for run, path in zip(source.runs, paths)])
+) -> SideBySide:
+    """The runs in two to `MOST_SIDES` files, each a lane that is named as its file is. Raises InvalidInput and
+    LoadCancelled."""
+    if not 2 <= len(paths) <= MOST_SIDES:
+        raise InvalidInput(f"{len(paths)} runs: two to {MOST_SIDES} fit beside each other")
+    traces = [run.trace for run in Source.read(paths, progress, cancelled).runs]
+    lanes = tuple(replace(lane_of(trace.header), name=path.stem) for trace, path in zip(traces, paths))
+    runs = tuple(LaneRun(lane, 0, trace=trace) for lane, trace in enumerate(traces))
+    return SideBySide(RaceResult(_workload(traces[0]), lanes, runs), differences([Making.of(t) for t in traces]))
 
 
 def _workload(trace: Trace) -> Workload:
@@ -43,4 +45,4 @@ def _workload(trace: Trace) -> Workload:
         if isinstance(record, Submitted):
             prompt: Prompt = list(record.messages) or record.token_ids.tolist()
             arrivals.append(Arrival(record.time - (trace.origin or 0.0), prompt, record.params, record.label))
-    return Workload("saved runs", tuple(arrivals))
+    return Workload("saved runs", tuple(arrivals), title="Saved runs")
