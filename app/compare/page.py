@@ -112,6 +112,7 @@ class ComparePage(Page):
 
     def _connect(self) -> None:
         race = self.race
+        self.setup.undoable.connect(self.undoable)
         self.setup.race_asked.connect(self.start)
         self.setup.stop_asked.connect(self.stop)
         self.setup.sweep_shown.connect(self._show_body)
@@ -206,7 +207,7 @@ class ComparePage(Page):
     def _on_race_read(self, result: RaceResult, asked: str, path: Path) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
-            self.setup.take(choice_of(result, asked, self.setup.choice))
+            self.setup.change("took a race's settings", choice_of(result, asked, self.setup.choice))
             self.race.open(result, asked, path)
             self.notice.tell("info", f"A saved race: {path.stem}", "Space plays it; Race runs it once more.")
 

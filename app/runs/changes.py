@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject
-from PySide6.QtGui import QUndoStack
 
 from app.runs.entry import Entry, parsed_tags
 from app.runs.index import Marks
 from app.runs.library import RunLibrary
 from app.runs.trash import Trashed
-from app.ui.banner import Banner
-from app.ui.undo import Change
+from app.ui.banner import Action, Banner
+from app.ui.undo import UndoStack
 from app.words import bytes_words, counted, sentence
 from engine import InvalidInput
 
@@ -26,10 +25,12 @@ def named(entries: Sequence[Entry]) -> str:
 class RunChanges(QObject):
     """Renames, marks and deletes in the library; each change is pushed to the window's undo stack."""
 
-    def __init__(self, library: RunLibrary, undo: QUndoStack, notice: Banner, parent: QObject) -> None:
+    def __init__(self, library: RunLibrary, undo: UndoStack, notice: Banner, parent: QObject) -> None:
         super().__init__(parent)
         self._library, self._undo, self._notice = library, undo, notice
+        self._told = -1  # the place in the stack of what the notice offers to take back
         library.limited.connect(self._on_limited)
+        undo.indexChanged.connect(self._on_undone)
 
     def rename(self, path: Path, title: str) -> Path:
         """Where the run is then: where it was, if the title cannot be had."""
@@ -41,7 +42,7 @@ class RunChanges(QObject):
             return path
         if new != path:
             words = f"renamed {named([entry])}"
-            self._push(words, lambda: library.rename(new, path.stem), lambda: library.rename(path, new.stem))
+            self._undo.did(words, lambda: library.rename(new, path.stem), lambda: library.rename(path, new.stem))
         return new
 
     def tag(self, entries: Sequence[Entry], text: str) -> None:
@@ -66,8 +67,13 @@ class RunChanges(QObject):
             self._notice.tell("error", "Nothing was deleted", sentence(str(error)))
             return
         size = bytes_words(sum(entry.size for entry in entries))
-        self._push_deleted(f"deleted {named(entries)}", trashed)
-        self._tell(f"Deleted {named(entries)}", f"{size} will be free when Batchscope closes.")
+        gone, library = list(trashed), self._library
+
+        def redo() -> None:
+            gone[:] = library.delete([each.path for each in gone])
+
+        undo = self._undo.did(f"deleted {named(entries)}", lambda: library.restore(gone), redo)
+        self._tell(f"Deleted {named(entries)}", f"{size} will be free when Batchscope closes.", undo)
 
     def _on_limited(self, trashed: list[Trashed]) -> None:
         """Whoever takes them back wants no limit."""
@@ -78,17 +84,9 @@ class RunChanges(QObject):
             self._library.restore(trashed)
 
         count = counted(len(trashed), "run")
-        self._push(f"deleted {count} beyond the limit", undo, lambda: self._library.set_limit(limit))
+        offer = self._undo.did(f"deleted {count} beyond the limit", undo, lambda: self._library.set_limit(limit))
         words = f"The oldest without a tag went, so that no more than {bytes_words(limit)} are used."
-        self._tell(f"Deleted {count} beyond the limit", f"{words} Undo brings them back and lifts the limit.")
-
-    def _push_deleted(self, words: str, trashed: list[Trashed]) -> None:
-        library, gone = self._library, list(trashed)
-
-        def redo() -> None:
-            gone[:] = library.delete([each.path for each in gone])
-
-        self._push(words, lambda: library.restore(gone), redo)
+        self._tell(f"Deleted {count} beyond the limit", f"{words} Undo brings them back and lifts the limit.", offer)
 
     def _mark(self, words: str, marks: dict[Entry, Marks]) -> None:
         library = self._library
@@ -96,19 +94,14 @@ class RunChanges(QObject):
         before = {e.facts.identity: Marks(e.tags, e.pinned) for e in marks if e.facts is not None}
         if after != before:
             library.mark(after)
-            self._push(words, lambda: library.mark(before), lambda: library.mark(after))
+            self._undo.did(words, lambda: library.mark(before), lambda: library.mark(after))
 
-    def _push(self, words: str, undo: Callable[[], object], redo: Callable[[], object]) -> None:
-        def failed(why: str) -> None:
-            self._notice.tell("error", "That cannot be undone any more", sentence(why))
+    def _tell(self, title: str, words: str, undo: Action) -> None:
+        self._told = self._undo.index()
+        self._notice.tell("info", title, words, action=undo)
 
-        self._undo.push(Change(words, undo, redo, failed))
-
-    def _tell(self, title: str, words: str) -> None:
-        place = self._undo.index()
-
-        def undo() -> None:
-            if self._undo.index() == place:
-                self._undo.undo()
-
-        self._notice.tell("info", title, words, action=("Undo", undo))
+    def _on_undone(self, index: int) -> None:
+        """What the notice says is no longer so."""
+        if index < self._told:
+            self._told = -1
+            self._notice.hide()

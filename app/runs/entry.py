@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.words import model_words
+from app.words import model_words, sentence
 from engine.compare import RACE_SUFFIX
-from engine.library import LaneFacts, RunFacts, differences
+from engine.library import LaneFacts, RunFacts, differences, run_title
 from engine.trace import ratio_text
 
-DATED = re.compile(r"^\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d ")  # how a run's file is called at first
 DAY = 24 * 3600
 
 
@@ -38,7 +37,7 @@ class Entry:
     @property
     def title(self) -> str:
         """The file's name, without the date that it begins with at first."""
-        return DATED.sub("", self.path.stem) or self.path.stem
+        return run_title(self.path)
 
     @property
     def created(self) -> float:
@@ -66,7 +65,7 @@ def detail_words(entry: Entry) -> str:
     if facts is None:
         if entry.recording:
             return "still recorded"
-        return entry.problem or "not read yet"
+        return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or "not read yet"
     if facts.race:
         ways = f"race of {len(facts.lanes)} lanes", f"fastest: {facts.best.name}"
         return "  ·  ".join((model_words(facts.making.model), *(ways if len(facts.lanes) > 1 else ways[:1])))

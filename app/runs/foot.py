@@ -36,6 +36,8 @@ class Foot(QWidget):
         count, size = counted(len(library.entries), "run"), bytes_words(library.size)
         used = f"{size} on disk" if not library.limit else f"{size} of {bytes_words(library.limit)}"
         parts = [count, used]
+        if library.baseline is not None:
+            parts.append(f"× against {library.baseline.title}, ~ where prompts, model or machine are others")
         if library.trash.size:
             parts.append(f"{bytes_words(library.trash.size)} deleted, free when Batchscope closes")
         if library.unread:

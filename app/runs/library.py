@@ -102,8 +102,10 @@ class RunLibrary(QObject):
             return
         finally:
             self._scanning = False
-        self.entries = {entry.path: entry for entry in found}
-        self.changed.emit()
+        entries = {entry.path: entry for entry in found}
+        if entries != self.entries:
+            self.entries = entries
+            self.changed.emit()
         self._keep_limit()
         self._read()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent, QUndoStack
+from PySide6.QtGui import QAction, QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget
 
 from app.runs.changes import RunChanges
@@ -24,13 +24,14 @@ from app.ui.layouts import column, held, row
 from app.ui.page import Page
 from app.ui.tables.columns import UP
 from app.ui.tables.view import TableView
+from app.ui.undo import UndoStack
 from app.ui.zoomed import zoomed
 from app.words import sentence
 from engine.export import KINDS
 from engine.library import MOST_SIDES
 
 NARROWEST = 180  # pixels of the design that the titles have at least
-LEAST = {WHEN: 720, TIMELINE: 860, 3: 980, 4: 1060, 5: 1120}  # width of the page from which on a column is shown
+LEAST = {TIMELINE: 560, WHEN: 660, 8: 760, 3: 980, 4: 1060, 5: 1120}  # of the table, for a column to be shown
 TELL_MS = 200  # between two looks at what was read meanwhile
 EMPTY = "Every run with a prompt, and every race, is kept here by itself."
 
@@ -59,7 +60,7 @@ class RunsPage(Page):
     export_asked = Signal(str, object)  # kind of file, list[Path]
     play_asked = Signal()
 
-    def __init__(self, session: Session, undo: QUndoStack) -> None:
+    def __init__(self, session: Session, undo: UndoStack) -> None:
         super().__init__("runs_page")
         self.library = RunLibrary(session, self)
         self.notice = Banner()
@@ -272,6 +273,7 @@ class RunsPage(Page):
         if chosen and self.delete_action.isEnabled():
             place = self.table.picked()[0]
             self.changes.delete(chosen)
+            self.table.setFocus()
             beside = self.rows.row(min(place, self.rows.rowCount() - 1))
             if beside is not None:
                 self.choose(beside.path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
 from app.play.composer import ENDINGS
@@ -20,6 +20,8 @@ from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
+from app.ui.page import Page
+from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
 from app.window.notices import Notices
 from app.window.pages import Pages
@@ -28,7 +30,6 @@ from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
-from app.window.undoing import Undoing
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -71,7 +72,7 @@ class MainWindow(QMainWindow):
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.undoing = Undoing(self)
+        self.undo = UndoStack(self)
         self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
@@ -126,7 +127,7 @@ class MainWindow(QMainWindow):
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
-        self.commands += self.undoing.actions
+        self.commands += self.undo.actions
         self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
@@ -142,7 +143,7 @@ class MainWindow(QMainWindow):
         self.tour_action = add("Take the tour", self.touring.ask)
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
+        self.reset_action = add("Put all panels back", self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         self.window_actions.add_window()
@@ -153,7 +154,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*self.undoing.actions, *opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undo.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -179,6 +180,7 @@ class MainWindow(QMainWindow):
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
+        self.page.undoable.connect(self.undo.did)
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
@@ -186,6 +188,7 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
+        self.undo.failed.connect(lambda words: self.banner.tell("warning", "That cannot be undone", sentence(words)))
         self.pages.built.connect(self._on_page_built)
         self.pages.shown.connect(self._on_page_shown)
 
@@ -204,7 +207,7 @@ class MainWindow(QMainWindow):
     def _make_runs(self) -> RunsPage:
         from app.runs.page import RunsPage
 
-        page = RunsPage(self.session, self.undoing)
+        page = RunsPage(self.session, self.undo)
         page.open_asked.connect(self.open_path)
         page.compare_asked.connect(self._on_compare_runs)
         page.export_asked.connect(self.exports.ask_of)
@@ -224,8 +227,9 @@ class MainWindow(QMainWindow):
         assert self.compare is not None
         return self.compare
 
-    def _on_page_built(self, page: QWidget) -> None:
+    def _on_page_built(self, page: Page) -> None:
         self.commands.extend(page.actions())
+        page.undoable.connect(self.undo.did)
 
     def _on_page_shown(self, index: int) -> None:
         self.top_bar.show_page(index)
@@ -282,7 +286,7 @@ class MainWindow(QMainWindow):
         self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
         self.show_page(PLAY)
         if saved is None and texts:
-            undo = ("Undo", lambda: self.runs.show(trace, file))
+            undo = self.undo.did("began a new session", lambda: self.runs.show(trace, file), self.runs.close)
             self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
 
     def _on_run_opened(self) -> None:

@@ -3,5 +3,5 @@
 from engine.library.facts import LaneFacts, RunFacts, read_facts
 from engine.library.likeness import Making, differences
 from engine.library.reading import read_library
-from engine.library.side_by_side import MOST_SIDES, SideBySide, read_side_by_side
+from engine.library.side_by_side import MOST_SIDES, SideBySide, read_side_by_side, run_title
 from engine.library.strip import HELD, IDLE, Strip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,12 @@ from engine.trace import Submitted, Trace
 from engine.workloads import Arrival, Workload
 
 MOST_SIDES = 4
+DATED = re.compile(r"^\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d ")  # how a run's file is called at first
+
+
+def run_title(path: Path) -> str:
+    """What a person calls a run: its file's name, without the date that it begins with at first."""
+    return DATED.sub("", path.stem) or path.stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +36,14 @@ class SideBySide:
 def read_side_by_side(
     paths: Sequence[Path], progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
 ) -> SideBySide:
-    """The runs in two to `MOST_SIDES` files, each a lane that is named as its file is. Raises InvalidInput and
-    LoadCancelled."""
+    """The runs in two to `MOST_SIDES` files, each a lane that is called as the run is, with its date where two are
+    called the same. Raises InvalidInput and LoadCancelled."""
     if not 2 <= len(paths) <= MOST_SIDES:
         raise InvalidInput(f"{len(paths)} runs: two to {MOST_SIDES} fit beside each other")
     traces = [run.trace for run in Source.read(paths, progress, cancelled).runs]
-    lanes = tuple(replace(lane_of(trace.header), name=path.stem) for trace, path in zip(traces, paths))
+    titles = list(map(run_title, paths))
+    names = titles if len(set(titles)) == len(titles) else [path.stem for path in paths]
+    lanes = tuple(replace(lane_of(trace.header), name=name) for trace, name in zip(traces, names))
     runs = tuple(LaneRun(lane, 0, trace=trace) for lane, trace in enumerate(traces))
     return SideBySide(RaceResult(_workload(traces[0]), lanes, runs), differences([Making.of(t) for t in traces]))
 
