@@ -52,7 +52,7 @@ class RunLibrary(QObject):
         self.entries: dict[Path, Entry] = {}
         self.index = RunIndex(storage.data() / "runs.index")
         self.trash = Trash(storage.data() / "trash")
-        self.reads = self._scanning = False
+        self.reads = self._scanning = self.known = False  # known: it has been looked what is there
         self._work = LongWork(session, self)
         self._work.ended.connect(self._on_read)
         self._heard.connect(self._on_heard)
@@ -103,8 +103,8 @@ class RunLibrary(QObject):
         finally:
             self._scanning = False
         entries = {entry.path: entry for entry in found}
-        if entries != self.entries:
-            self.entries = entries
+        if entries != self.entries or not self.known:
+            self.entries, self.known = entries, True
             self.changed.emit()
         self._keep_limit()
         self._read()
