@@ -19,6 +19,7 @@ from engine.compare import load_race
 from engine.jobs import LoadProgress
 from engine.library import read_side_by_side
 
+RUNS, RECORDS = "runs", "records"  # what is counted while a race, or several runs, are read
 Read = Callable[[Callable[[int, int], None], threading.Event], Any]
 
 
@@ -41,7 +42,7 @@ class SavedRaces(QObject):
         def read(tell: Callable[[int, int], None], cancelled: threading.Event) -> object:
             return load_race(path, tell, cancelled)
 
-        self._begin(read, path.stem, "runs", lambda result: self.race_read.emit(*result, path))
+        self._begin(read, path.stem, RUNS, lambda result: self.race_read.emit(*result, path))
 
     def read_runs(self, paths: Sequence[Path]) -> None:
         """As the lanes of one race."""
@@ -49,7 +50,7 @@ class SavedRaces(QObject):
         def read(tell: Callable[[int, int], None], cancelled: threading.Event) -> object:
             return read_side_by_side(paths, tell, cancelled)
 
-        self._begin(read, f"{len(paths)} runs", "records", self.runs_read.emit)
+        self._begin(read, f"{len(paths)} runs", RECORDS, self.runs_read.emit)
 
     def close(self) -> None:
         """Ends the reading under way."""
@@ -70,16 +71,17 @@ class SavedRaces(QObject):
             return read(lambda done, total: report(LoadProgress("reading", done, total)), cancelled)
 
         work.progressed.connect(say)
-        work.ended.connect(lambda outcome: self._on_ended(work, name, outcome, take))
+        work.ended.connect(lambda outcome: self._on_ended(work, noun, outcome, take))
         work.ended.connect(work.deleteLater)
         work.start(go)
 
-    def _on_ended(self, work: LongWork, name: str, outcome: Outcome, take: Callable[[Any], object]) -> None:
+    def _on_ended(self, work: LongWork, noun: str, outcome: Outcome, take: Callable[[Any], object]) -> None:
         if work is not self._work:
             return  # it was given up
         self._work = None
         self._notice.hide()
         if outcome.error:
-            self._notice.tell("error", f"{name} cannot be shown", sentence(outcome.error))
+            what = "The race was" if noun == RUNS else "The runs were"
+            self._notice.tell("error", f"{what} not opened", sentence(outcome.error))
         elif not outcome.cancelled:
             take(outcome.result)
