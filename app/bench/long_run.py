@@ -17,6 +17,7 @@ from typing import Any
 import qasync
 
 from app.bench.frames import spread
+from app.inside.panel import InsightPanel
 from app.window.application import make_application, unattended_window, until
 from app.window.main_window import MainWindow
 from engine import Trace, save_trace
@@ -37,12 +38,13 @@ async def long_run(file: Path) -> dict[str, Any]:
         begun, cpu = time.perf_counter(), time.process_time()
         window.open_path(file)
         await until(lambda: window.runs.path is not None and _reached(window), PATIENCE)
-        window.bridge.scope.catch_up()
         window.repaint()
         painted = time.perf_counter() - begun, time.process_time() - cpu
+        print(f"first paint {painted[0]:.2f} s; reading on", file=sys.stderr, flush=True)
         while_read = await _seeks(window, SEEKS // 4)
         await until(lambda: not (window.runs.reading or window.bridge.behind), PATIENCE)
         window.bridge.scope.catch_up()
+        print("all is read", file=sys.stderr, flush=True)
         whole = time.perf_counter() - begun, time.process_time() - cpu
         afterwards = await _seeks(window, SEEKS)
         steps = window.bridge.scope.steps
@@ -50,10 +52,11 @@ async def long_run(file: Path) -> dict[str, Any]:
 
 
 def _reached(window: MainWindow) -> bool:
-    """Whether the requests are known up to the moment on show."""
+    """Whether the requests and all panels know what led to the moment on show."""
     bridge = window.bridge
-    records = bridge.trace.records
-    return bool(len(records)) and (bridge.position == len(records) or records.times[bridge.position] > bridge.scope.now)
+    moment, times = bridge.scope.moment, bridge.trace.records.times
+    known = [bridge.position, *(panel.position for panel in window.findChildren(InsightPanel) if panel.isVisible())]
+    return len(known) > 1 and all(place >= len(times) or times[place] > moment for place in known)
 
 
 async def _seeks(window: MainWindow, count: int) -> dict[str, float]:

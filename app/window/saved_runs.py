@@ -21,12 +21,19 @@ from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
 from engine.trace import RUN_SUFFIX, busiest
 
-LONG, FIRST = 8_192, 1_024  # records: a longer run is shown from the first so many on, while the others are read
+LONG, FIRST = 8_192, 256  # records: a longer run is shown from the first so many on, while the others are read
+HEAD_START, REST = 1.0, 0.015  # seconds that the window has to paint the first, and between two batches of the others
 
 
 def read(path: Path, trace: Trace, report: Report, cancelled: threading.Event) -> Trace:
     """The run in a file, into this trace. Raises InvalidInput and LoadCancelled."""
-    load_trace(path, lambda done, total: report(LoadProgress("reading", done, total)), cancelled, trace)
+
+    def tell(done: int, total: int) -> None:
+        report(LoadProgress("reading", done, total))
+        if total > LONG:
+            cancelled.wait(HEAD_START if done <= FIRST else REST)
+
+    load_trace(path, tell, cancelled, trace)
     if not trace.records:
         raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
     return trace
@@ -108,7 +115,7 @@ class SavedRuns(QObject):
             self.show(outcome.result, path)
         elif not outcome.cancelled:
             self._grows = None
-            self._tell_run(path)
+            self._tell_run(path, grown=True)
 
     def _on_submitted(self) -> None:
         self.cancel()  # a run that is still being read would take the place of the requests that run now
@@ -137,10 +144,11 @@ class SavedRuns(QObject):
         if self.path is not None and self._grows is None:
             self._tell_run(self.path)
 
-    def _tell_run(self, path: Path) -> None:
+    def _tell_run(self, path: Path, *, grown: bool = False) -> None:
         told = self._mentioned
         more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
-        keys = "It stands where most was running. Space plays it, comma and period step through it, F goes to its end."
-        words = [keys, *([f"At {told[0]}{more}"] if told else [])]
+        where = "All of it is there now." if grown else "It stands where most was running."
+        keys = "Space plays it, comma and period step through it, F goes to its end."
+        words = [f"{where} {keys}", *([f"At {told[0]}{more}"] if told else [])]
         back = ("Back to the engine", self.close)
         self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)
