@@ -55,8 +55,12 @@ def _reached(window: MainWindow) -> bool:
     """Whether the requests and all panels know what led to the moment on show."""
     bridge = window.bridge
     moment, times = bridge.scope.moment, bridge.trace.records.times
-    known = [bridge.position, *(panel.position for panel in window.findChildren(InsightPanel) if panel.isVisible())]
+    known = [bridge.position, *(panel.position for panel in _panels(window) if panel.isVisible())]
     return len(known) > 1 and all(place >= len(times) or times[place] > moment for place in known)
+
+
+def _panels(window: MainWindow) -> list[InsightPanel]:
+    return [place.panel for place in window.page.places.values() if place.panel is not None]
 
 
 async def _seeks(window: MainWindow, count: int) -> dict[str, float]:
