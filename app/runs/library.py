@@ -153,10 +153,10 @@ class RunLibrary(QObject):
             self._set(read)
 
     def _on_read(self, outcome: Outcome) -> None:
-        if outcome.error:
-            self.failed.emit(outcome.error)
-        else:
-            self._read()
+        """The child reads in the order of `unread`: where it died, it died of the first that is left."""
+        if outcome.error and self.unread:
+            self._set(replace(self.unread[0], problem=f"it cannot be read: {outcome.error}"))
+        self._read()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LEASED:

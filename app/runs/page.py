@@ -39,6 +39,10 @@ EMPTY = "Every run with a prompt, and every race, is kept here by itself."
 class RunTable(TableView):
     """The titles take what room the other columns leave; where that is too little, the least of them go."""
 
+    @property
+    def editing(self) -> bool:
+        return self.state() is TableView.State.EditingState
+
     def fit(self) -> None:
         wide = self.viewport().width()
         for place, told in enumerate(COLUMNS):
@@ -229,8 +233,11 @@ class RunsPage(Page):
             self._stale.start()
 
     def _on_stale(self) -> None:
-        """What was read may belong elsewhere now."""
-        self._on_search(self.search.text())
+        """What was read may belong elsewhere now; not while a title is typed."""
+        if self.table.editing:
+            self._stale.start()
+        else:
+            self._on_search(self.search.text())
 
     def _on_search(self, words: str) -> None:
         kept = self._paths()

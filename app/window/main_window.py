@@ -23,6 +23,7 @@ from app.ui.layouts import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
+from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
 from app.window.run_export import RunExport
@@ -73,6 +74,8 @@ class MainWindow(QMainWindow):
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
+        parts = session, bridge, self.runs, self.banner, self.undo
+        self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
         self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
@@ -128,7 +131,7 @@ class MainWindow(QMainWindow):
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
         self.commands += self.undo.actions
-        self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
+        self.new_action = add("New session", self.new_session.ask, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
@@ -266,28 +269,6 @@ class MainWindow(QMainWindow):
     def _race(self) -> RaceSession | None:
         """That of the Compare page, where that is on show."""
         return self.compare.race if self.compare is not None and self.compare.isVisible() else None
-
-    def _on_new(self) -> None:
-        if self.runs.running:
-            stop = ("Stop them", self.session.stop)
-            self.banner.tell("warning", "Requests are running", "A new session begins when they are done.", action=stop)
-        else:
-            self.session.start(self._begin_anew())
-
-    async def _begin_anew(self) -> None:
-        """Streams, transcript and charts are empty, on a fresh trace with the model there is; what was on show can be
-        brought back."""
-        session, trace, saved = self.session, self.bridge.trace, self.runs.path
-        file, texts = session.run_file or Path("the session before"), bool(self.bridge.requests)
-        self.runs.cancel()
-        if not await session.begin(session.config):
-            return
-        self.runs.close()
-        self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
-        self.show_page(PLAY)
-        if saved is None and texts:
-            undo = self.undo.did("began a new session", lambda: self.runs.show(trace, file), self.runs.close)
-            self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
 
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
