@@ -67,24 +67,33 @@ class RunChanges(QObject):
             self._notice.tell("error", "Nothing was deleted", sentence(str(error)))
             return
         size = bytes_words(sum(entry.size for entry in entries))
-        gone, library = list(trashed), self._library
-
-        def redo() -> None:
-            gone[:] = library.delete([each.path for each in gone])
-
-        undo = self._undo.did(f"deleted {named(entries)}", lambda: library.restore(gone), redo)
+        undo = self._did_delete(f"deleted {named(entries)}", trashed)
         self._tell(f"Deleted {named(entries)}", f"{size} will be free when Batchscope closes.", undo)
 
-    def _on_limited(self, trashed: list[Trashed]) -> None:
-        """Whoever takes them back wants no limit."""
-        limit = self._library.limit
+    def _did_delete(self, words: str, trashed: list[Trashed], limit: int = 0) -> Action:
+        """With a `limit`, that is why: whoever takes them back wants none."""
+        library = self._library
+        gone, back = trashed, [each.path for each in trashed]
+
+        def set_limit(value: int) -> None:
+            if limit:
+                library.set_limit(value)
 
         def undo() -> None:
-            self._library.set_limit(0)
-            self._library.restore(trashed)
+            nonlocal back
+            back = library.restore(gone)
+            set_limit(0)
 
-        count = counted(len(trashed), "run")
-        offer = self._undo.did(f"deleted {count} beyond the limit", undo, lambda: self._library.set_limit(limit))
+        def redo() -> None:
+            nonlocal gone
+            gone = library.delete(back)
+            set_limit(limit)
+
+        return self._undo.did(words, undo, redo)
+
+    def _on_limited(self, trashed: list[Trashed]) -> None:
+        limit, count = self._library.limit, counted(len(trashed), "run")
+        offer = self._did_delete(f"deleted {count} beyond the limit", trashed, limit)
         words = f"The oldest without a tag went, so that no more than {bytes_words(limit)} are used."
         self._tell(f"Deleted {count} beyond the limit", f"{words} Undo brings them back and lifts the limit.", offer)
 

@@ -26,10 +26,14 @@ class Foot(QWidget):
         self.limit.setToolTip(TIP)
         self.limit.set_value(library.limit)
         self.setLayout(zoomed(row((self.words, 1), label("Limit", "secondary"), self.limit), spacing=8))
-        self.limit.activated.connect(lambda: library.set_limit(self.limit.currentData()))
+        self.limit.activated.connect(self._on_limit)
         library.changed.connect(self._say)
         library.told.connect(self._say)
         self._say()
+
+    def _on_limit(self) -> None:
+        self._library.set_limit(self.limit.currentData())
+        self._library.keep_limit()
 
     def _say(self) -> None:
         library = self._library

@@ -84,8 +84,9 @@ class RunLibrary(QObject):
             return 0
 
     def set_limit(self, limit: int) -> None:
+        """From now on; `keep_limit` keeps it."""
         storage.settings().setValue(LIMIT_KEY, limit)
-        self._keep_limit()
+        self.changed.emit()
 
     def refresh(self) -> None:
         """Looks what is there now, and goes on reading."""
@@ -106,7 +107,7 @@ class RunLibrary(QObject):
         if entries != self.entries or not self.known:
             self.entries, self.known = entries, True
             self.changed.emit()
-        self._keep_limit()
+        self.keep_limit()
         self._read()
 
     def _found(self, recording: Path | None) -> list[Entry]:
@@ -202,23 +203,30 @@ class RunLibrary(QObject):
                 self._set(replace(entry, tags=own.tags, pinned=own.pinned))
 
     def delete(self, paths: Iterable[Path]) -> list[Trashed]:
-        """Into the trash. Raises InvalidInput where one is still written, and then none goes."""
+        """Into the trash. Raises InvalidInput where one is still written or cannot be moved, and then none goes."""
         for path in (paths := list(paths)):
             self._at_rest(path)
-        trashed = []
+        trashed: list[Trashed] = []
         try:
             for path in paths:
                 trashed.append(self.trash.take(path))
-                del self.entries[path]
-        finally:
-            self.changed.emit()
+        except InvalidInput:
+            for each in trashed:
+                self.trash.give_back(each)
+            raise
+        for path in paths:
+            del self.entries[path]
+        self.changed.emit()
         return trashed
 
-    def restore(self, trashed: Sequence[Trashed]) -> None:
-        """Raises InvalidInput."""
-        for each in trashed:
-            self.trash.give_back(each)
-        self.refresh()
+    def restore(self, trashed: Sequence[Trashed]) -> list[Path]:
+        """Where they are now. Raises InvalidInput."""
+        paths = [self.trash.give_back(each) for each in trashed]
+        found = [entry for entry in scan(storage.runs()) if entry.path in paths]
+        self.entries |= {entry.path: entry for entry in self.index.entries(found)}
+        self.changed.emit()
+        self._read()
+        return paths
 
     def _at_rest(self, path: Path) -> Entry:
         entry = self.entries.get(path)
@@ -228,7 +236,8 @@ class RunLibrary(QObject):
             raise InvalidInput(f"{path.name} is still recorded; begin a new session first (Ctrl+Shift+N)")
         return entry
 
-    def _keep_limit(self) -> None:
+    def keep_limit(self) -> None:
+        """Deletes what goes beyond it."""
         going = over_limit(self.entries.values(), self.limit)
         if going:
             try:

@@ -178,6 +178,13 @@ def test_what_is_deleted_comes_back_until_the_window_closes(
     assert page.library.entries[path].facts is not None, "nothing is read again"
     window.undo.redo()
     assert titles(page) == ["chunked"]
+    path.write_bytes(b"another run of that name")
+    window.undo.undo()
+    assert path.read_bytes() == b"another run of that name"
+    assert path.with_name(f"{path.stem} 2.bsrun").read_bytes() == held
+    window.undo.redo()
+    assert path.exists(), "not the one that had its name meanwhile"
+    assert not path.with_name(f"{path.stem} 2.bsrun").exists()
     assert any((storage.data() / "trash").rglob("*.bsrun"))
     with qtbot.waitSignal(window.closed, timeout=WAIT):
         window.close()
@@ -189,11 +196,17 @@ def test_beyond_its_limit_the_oldest_run_goes_and_undo_lifts_the_limit(
 ) -> None:
     sizes = {entry.title: entry.size for entry in page.library.entries.values()}
     page.library.set_limit(sum(sizes.values()) - 1)
+    page.library.keep_limit()
     assert titles(page) == ["chunked", "continuous"]
     assert "beyond the limit" in page.notice.title.text()
     window.undo.undo()
-    qtbot.waitUntil(lambda: len(titles(page)) == 3, timeout=WAIT)
+    assert len(titles(page)) == 3
     assert page.library.limit == 0
+    window.undo.redo()
+    assert titles(page) == ["chunked", "continuous"]
+    assert page.library.limit == sum(sizes.values()) - 1
+    assert window.undo.count() == 1
+    window.undo.undo()
     page.foot.limit.setCurrentIndex(1)
     page.foot.limit.activated.emit(1)
     assert storage.settings().value(LIMIT_KEY) in (GB, str(GB))
