@@ -1,0 +1,89 @@
+"""The words that a widget paints, as it paints them: how large they are, and how well they stand out."""
+
+import math
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from PySide6.QtCore import QBuffer, QPoint, QRect, QRectF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter, QRegion, QTransform
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QWidget
+
+from tests.app.contrast import contrast
+
+SVG = "{http://www.w3.org/2000/svg}"
+GROUND = 0.12  # of the pixels around words: what has so many of one colour is their ground
+NEAR = 24  # of 255, a channel: as near to the ink are the cores of its strokes
+
+
+@dataclass(frozen=True)
+class Word:
+    """`pixels` is the height of its font; `contrast` to the worst of what lies under it, 0 where its ink is not seen."""
+
+    text: str
+    pixels: float
+    contrast: float
+
+
+def painted_words(widget: QWidget) -> list[Word]:
+    """All words that the widget and its children paint; from a drawing of it, and from the window's pixels."""
+    window = widget.window()
+    image = window.grab(QRect(widget.mapTo(window, QPoint()), widget.size())).toImage()
+    return [_word(image, *found) for found in _texts(_drawing(widget), QTransform(), 1.0)]
+
+
+def _drawing(widget: QWidget) -> ElementTree.Element:
+    generator, buffer = QSvgGenerator(), QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    generator.setOutputDevice(buffer)
+    generator.setResolution(96)
+    generator.setSize(widget.size())
+    generator.setViewBox(QRect(QPoint(), widget.size()))
+    painter = QPainter(generator)
+    widget.render(
+        painter, QPoint(), QRegion(), QWidget.RenderFlag.DrawWindowBackground | QWidget.RenderFlag.DrawChildren
+    )
+    painter.end()
+    return ElementTree.fromstring(bytes(buffer.data().data()))
+
+
+def _texts(
+    element: ElementTree.Element, transform: QTransform, opacity: float
+) -> Iterator[tuple[str, QFont, QColor, QRectF]]:
+    if (written := element.get("transform", "")).startswith("matrix("):
+        numbers = map(float, written.removeprefix("matrix(").rstrip(")").replace(",", " ").split())
+        transform = QTransform(*numbers) * transform
+    if element.tag == f"{SVG}text" and (text := "".join(element.itertext())).strip():
+        font = QFont(element.get("font-family", "").split(",")[0].strip("'"))
+        font.setPixelSize(
+            max(1, round(float(element.get("font-size", "0")) * math.hypot(transform.m11(), transform.m12())))
+        )
+        font.setWeight(QFont.Weight(int(element.get("font-weight", "400"))))
+        color = QColor(element.get("fill", "#000000"))
+        color.setAlphaF(float(element.get("fill-opacity", "1")) * opacity)
+        metrics = QFontMetricsF(font)
+        x, y = float(element.get("x", "0")), float(element.get("y", "0"))
+        box = QRectF(x, y - metrics.ascent(), metrics.horizontalAdvance(text), metrics.height())
+        yield text.strip(), font, color, transform.mapRect(box)
+    for child in element:
+        yield from _texts(child, transform, opacity)
+
+
+def _word(image: QImage, text: str, font: QFont, color: QColor, box: QRectF) -> Word:
+    ratio = image.devicePixelRatio()
+    seen = QRectF(box.topLeft() * ratio, box.size() * ratio).toRect() & image.rect()
+    pixels = Counter(
+        image.pixel(x, y) for x in range(seen.left(), seen.right() + 1) for y in range(seen.top(), seen.bottom() + 1)
+    )
+    inks = {rgb for rgb in pixels if _near(QColor(rgb), color)}
+    if not inks:
+        return Word(text, font.pixelSize(), 0.0)
+    grounds = [rgb for rgb, many in pixels.items() if many >= GROUND * pixels.total() and rgb not in inks]
+    return Word(text, font.pixelSize(), min((contrast(color, QColor(rgb)) for rgb in grounds), default=0.0))
+
+
+def _near(one: QColor, other: QColor) -> bool:
+    pairs = zip((one.red(), one.green(), one.blue()), (other.red(), other.green(), other.blue()))
+    return all(abs(a - b) <= NEAR for a, b in pairs)
