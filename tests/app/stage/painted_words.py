@@ -14,13 +14,14 @@ from PySide6.QtWidgets import QWidget
 from tests.app.contrast import contrast
 
 SVG = "{http://www.w3.org/2000/svg}"
+LEAST, RATIO = 18, 7.0  # pixels, and the contrast of what a room reads
 GROUND = 0.12  # of the pixels around words: what has so many of one colour is their ground
 NEAR = 24  # of 255, a channel: as near to the ink are the cores of its strokes
 
 
 @dataclass(frozen=True)
 class Word:
-    """`pixels` is the height of its font; `contrast` to the worst of what lies under it, 0 where its ink is not seen."""
+    """`pixels` is the size of its font; `contrast` to the worst of what lies under it, 0 where its ink is not seen."""
 
     text: str
     pixels: float
@@ -32,6 +33,11 @@ def painted_words(widget: QWidget) -> list[Word]:
     window = widget.window()
     image = window.grab(QRect(widget.mapTo(window, QPoint()), widget.size())).toImage()
     return [_word(image, *found) for found in _texts(_drawing(widget), QTransform(), 1.0)]
+
+
+def unread_from_afar(*widgets: QWidget) -> list[Word]:
+    """What is painted and cannot be read from the back row."""
+    return [word for each in widgets for word in painted_words(each) if word.pixels < LEAST or word.contrast < RATIO]
 
 
 def _drawing(widget: QWidget) -> ElementTree.Element:
