@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy
 
 from app.stage.scene import Scene
@@ -20,6 +20,7 @@ TRY, BACK = "Try it", "Back to the scene"
 TRY_TIP = "Hands over the controls, set as this scene has them"
 BACK_TIP = "Plays the scene from its beginning"
 COPY_TIP = "Copies the command that does the same"
+TALL = 600  # pixels of the design: a window so high has room for all that is said of a scene
 STAGE_LINES = 3  # of words below the title, while presenting: what is pointed at stands in the caption's place
 KEYS = "Page down and Page up go to the next scene and the one before, as do the arrow keys here; Esc leaves."
 
@@ -120,11 +121,16 @@ class CaptionBar(QFrame):
         self._choose_words()
 
     def _choose_words(self) -> None:
-        """While presenting there is room for one of the three."""
+        """A stage has room for one of the three; a low window for the caption or what is pointed at."""
         stage, pointed = theme.presenting(), bool(self.pointed.text())
-        self.caption.setVisible(not stage or not (pointed or self._asked))
+        low = stage or self.window().height() < theme.px(TALL)
+        self.caption.setVisible(not low or not (pointed or (stage and self._asked)))
         self.pointed.setVisible(not stage or (pointed and not self._asked))
         self.question.setVisible(not stage or self._asked)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._choose_words()
 
     def _on_theme(self) -> None:
         line, stage = self.caption.fontMetrics().lineSpacing(), theme.presenting()

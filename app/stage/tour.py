@@ -16,7 +16,6 @@ from app.stage.scene import Scene, point_at
 from app.stage.show import Show
 from app.stage.spotlight import Spotlight, in_sight
 from app.stage.stage import Stage
-from app.ui import theme
 from app.ui.layouts import steady
 from app.words import sentence
 
@@ -51,14 +50,13 @@ class Tour(QObject):
         self._task: asyncio.Task[None] | None = None
         self.due: list[float] = []  # when each point of the scene is due, as shares of what was played
         self.told: list[str] = []  # the words of each, with the figures of what was played
-        self._pointed, self._held, self._presented = NOWHERE, False, theme.presenting()
+        self._pointed, self._held = NOWHERE, False
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self.tick)
         bar.moved.connect(self.move)
         bar.tried.connect(self.try_it)
         bar.toggled.connect(self.toggle)
         bar.left.connect(self.leave)
-        theme.changes.theme_changed.connect(self._on_theme)
 
     @property
     def scene(self) -> Scene:
@@ -139,7 +137,6 @@ class Tour(QObject):
     async def _present(self, number: int) -> None:
         self.number, self.trying, self.live = number, False, True
         self._pointed, self._held, self.due = NOWHERE, False, []
-        self._presented = theme.presenting()
         self.spotlight.put_out()
         if self.show is not None:
             self.show.put_back()
@@ -207,10 +204,9 @@ class Tour(QObject):
             self.pointed.emit()
         self._light(show, self.scene.points[place].on if place >= 0 else "")
 
-    def _on_theme(self) -> None:
-        """What is shown of a scene, and how large, is another matter while presenting."""
-        if self.show is not None and not self.trying and theme.presenting() is not self._presented:
-            self._presented = theme.presenting()
+    def arrange(self) -> None:
+        """The scene's panels as they belong: what is shown of it is another matter while presenting."""
+        if self.show is not None and not self.trying:
             self.show.arrange()
             self._pointed = NOWHERE
 

@@ -69,7 +69,10 @@ class Presenting(QObject):
         if self.on:
             return
         self._before = self._window.windowState()
+        self._stage.play.present()
         theme.present(self._window.screen().size())
+        if self._touring.tour is not None:
+            self._touring.tour.arrange()
         self._window.showFullScreen()
         if not self._shortcuts:
             self._make_keys()
@@ -86,6 +89,9 @@ class Presenting(QObject):
                 cover.hide()
         self.pace.restore()
         theme.present(None)
+        self._stage.play.put_back()
+        if self._touring.tour is not None:
+            self._touring.tour.arrange()
         self._window.setWindowState(self._before)
         self._focus()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QMainWindow, QMenu
 
@@ -22,6 +22,7 @@ from engine import InvalidInput
 if TYPE_CHECKING:
     from app.stage.tour import Tour
 
+EVERYWHERE = Qt.ShortcutContext.ApplicationShortcut  # the speaker's notes too
 KEYS = (("PgDown", 1), ("PgUp", -1))
 
 
@@ -38,7 +39,7 @@ class Touring(QObject):
         self.tour: Tour | None = None
         self._menu = QMenu("Scenes", window)
         self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
-        self._keys = [QShortcut(QKeySequence(key), window) for key, _ in KEYS]
+        self._keys = [QShortcut(QKeySequence(key), window, context=EVERYWHERE) for key, _ in KEYS]
         for key, (_, by) in zip(self._keys, KEYS, strict=True):
             key.activated.connect(lambda by=by: self.bar.moved.emit(by))
             key.setEnabled(False)
