@@ -301,6 +301,8 @@ class ComparePage(Page):
     def _on_reported(self, report: RaceReport | None) -> None:
         self.result.set_report(report)
         titles = tuple(lane.title for lane in self.race.lanes)
+        if len(set(titles)) < len(titles):
+            titles = tuple(lane.name for lane in self.race.lanes)
         self.verdict.show_verdict(None if report is None else verdict(report.comparison, titles))
 
     def _on_view(self, insight: Insight | None) -> None:

@@ -36,6 +36,7 @@ class NotesWindow(QWidget):
         super().__init__(beside, Qt.WindowType.Window)
         named(self, "notes_window", "page", said="Speaker's notes")
         self.setWindowTitle("Speaker's notes")
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._beside, self._since = beside, monotonic()
         self._tour: Tour | None = None
         self.clock, self.elapsed = label("", "scene", "notes_clock"), label("", "scene", "notes_elapsed")
@@ -75,6 +76,7 @@ class NotesWindow(QWidget):
             self.setGeometry(other.availableGeometry())
         self.show()
         self.raise_()
+        self.setFocus()
 
     def _tell(self) -> None:
         tour = self._tour

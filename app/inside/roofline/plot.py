@@ -168,13 +168,14 @@ class RooflinePlot(Chart):
         xs, ys = frame.x(across), frame.y(up)
         self._drawn = first, xs, ys
         kinds = self.points.kind[first:last]
+        size = theme.px(10 if theme.presenting() else 6)
         borders = [len(xs), *(max(0, len(xs) - count) for count, _ in AGES)]
         for end, begin, (_, strength) in reversed(list(zip(borders, borders[1:], AGES))):
             for kind in (DECODE, MIXED, PREFILL):
                 at = begin + np.flatnonzero(kinds[begin:end] == kind)
                 if len(at):
                     cells = np.unique(np.round(np.stack([xs[at], ys[at]]) / COARSE), axis=1) * COARSE
-                    self._marks(painter, kind, cells[0], cells[1], strength, theme.px(6))
+                    self._marks(painter, kind, cells[0], cells[1], strength, size)
 
     def _marks(self, painter: QPainter, kind: int, xs: Array, ys: Array, strength: float, size: float) -> None:
         """Decode: a disc. Prefill: an open square. Mixed: a ring."""

@@ -2,15 +2,16 @@
 
 import math
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from PySide6.QtCore import QBuffer, QPoint, QRect, QRectF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter, QRegion, QTransform
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
+from engine.trace import Array
 from tests.app.contrast import contrast
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,7 +33,9 @@ def painted_words(widget: QWidget) -> list[Word]:
     """All words that the widget and its children paint; from a drawing of it, and from the window's pixels."""
     window = widget.window()
     image = window.grab(QRect(widget.mapTo(window, QPoint()), widget.size())).toImage()
-    return [_word(image, *found) for found in _texts(_drawing(widget), QTransform(), 1.0)]
+    pixels = np.frombuffer(image.convertToFormat(QImage.Format.Format_RGB32).constBits(), np.uint32)
+    pixels = pixels.reshape(image.height(), -1)[:, : image.width()] & 0xFFFFFF
+    return [_word(pixels, image.devicePixelRatio(), *found) for found in _texts(_drawing(widget), QTransform(), 1.0)]
 
 
 def unread_from_afar(*widgets: QWidget) -> list[Word]:
@@ -77,17 +80,15 @@ def _texts(
         yield from _texts(child, transform, opacity)
 
 
-def _word(image: QImage, text: str, font: QFont, color: QColor, box: QRectF) -> Word:
-    ratio = image.devicePixelRatio()
-    seen = QRectF(box.topLeft() * ratio, box.size() * ratio).toRect() & image.rect()
-    pixels = Counter(
-        image.pixel(x, y) for x in range(seen.left(), seen.right() + 1) for y in range(seen.top(), seen.bottom() + 1)
-    )
-    inks = {rgb for rgb in pixels if _near(QColor(rgb), color)}
-    if not inks:
+def _word(pixels: Array, ratio: float, text: str, font: QFont, color: QColor, box: QRectF) -> Word:
+    left, right = (max(0, round(x * ratio)) for x in (box.left(), box.right()))
+    top, bottom = (max(0, round(y * ratio)) for y in (box.top(), box.bottom()))
+    found, counts = np.unique(pixels[top:bottom, left:right], return_counts=True)
+    seen = [(QColor(rgb), many) for rgb, many in zip(found.tolist(), counts.tolist())]
+    grounds = [each for each, many in seen if many >= GROUND * counts.sum() and not _near(each, color)]
+    if not any(_near(each, color) for each, _ in seen):
         return Word(text, font.pixelSize(), 0.0)
-    grounds = [rgb for rgb, many in pixels.items() if many >= GROUND * pixels.total() and rgb not in inks]
-    return Word(text, font.pixelSize(), min((contrast(color, QColor(rgb)) for rgb in grounds), default=0.0))
+    return Word(text, font.pixelSize(), min((contrast(color, ground) for ground in grounds), default=0.0))
 
 
 def _near(one: QColor, other: QColor) -> bool:
