@@ -342,7 +342,7 @@ def check_from_afar(qtbot: QtBot, stage: Stage) -> None:
         stage.at(place)
         shown = tour.show.place(point.on)
         assert shown is not None
-        qtbot.waitUntil(lambda: tour.spotlight.lit == tour.spotlight.target)
+        qtbot.waitUntil(lambda shown=shown: tour.spotlight.lit == in_sight(shown, window.pages))  # type: ignore[misc]
         assert unread_from_afar(shown, bar) == [], f"{tour.scene.file.stem}, point {place + 1}"
     assert window.size().toTuple() == theme.STAGE
 
