@@ -34,7 +34,8 @@ def in_sight(window: MainWindow) -> set[str]:
 
 
 def at_rest(qtbot: QtBot, tour: Tour, number: int) -> None:
-    qtbot.waitUntil(lambda: tour.number == number and tour.over, timeout=WAIT)
+    """That scene stands at its last point, and it is told."""
+    qtbot.waitUntil(lambda: tour.number == number and tour.over and tour.words == "Last.", timeout=WAIT)
 
 
 def test_a_speaker_has_every_key_and_a_room_sees_no_apparatus(qtbot: QtBot, ready: MainWindow, tmp_path: Path) -> None:
@@ -95,11 +96,11 @@ def test_a_speaker_has_every_key_and_a_room_sees_no_apparatus(qtbot: QtBot, read
     assert notes is not None
     assert notes.isVisible()
     assert (notes.notes.text(), notes.answer.text()) == ("Look at the room.", "Because.")
-    assert notes.pointed.text() == "Last." or notes.pointed.text() == ""
+    qtbot.waitUntil(lambda: notes.pointed.text() == tour.words)
     assert (notes.then.text(), notes.first.text()) == ("Next: Three words", "One. Two.")
     qtbot.keyClick(notes, Qt.Key.Key_PageDown)
     at_rest(qtbot, tour, 1)
-    assert notes.then.text() == "The last scene."
+    assert (notes.then.text(), notes.pointed.text()) == ("The last scene.", "Last.")
     assert scope.speed == window.page.cursor_bar.speed.currentData(), "slow motion is of one scene"
 
     said = " ".join(word.text for shown in (window, notes) for word in painted_words(shown))
