@@ -1,0 +1,179 @@
+"""Answers under way: sent through the session, followed in its trace, written down as they grow."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app.chat.heard import Heard, Hearing
+from app.chat.store.conversations import Conversation, ConversationStore
+from app.chat.store.presets import Preset
+from app.chat.store.tree import Facts, Turn, messages
+from app.session.session import Session, SessionState
+from app.words import model_words
+from engine import InvalidInput, Submission, Trace
+
+FRAME_MS = 33
+WRITE_SECONDS = 1.0  # from one writing of a growing answer to the next
+CUT_WORDS = "The engine ended before the answer did; regenerate it."
+NOT_SENT = "It was not sent."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An answer that is wanted: an empty `turn`, at the end of `path`."""
+
+    turn: Turn
+    path: Sequence[Turn]
+    preset: Preset
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """One that is under way; `heard` once the engine has it."""
+
+    conversation: Conversation
+    turn: Turn
+    heard: Heard | None = None
+    hearing: Hearing | None = None
+    stopped: bool = False
+    written: float = 0.0
+
+
+class Talk(QObject):
+    """Knows which answers are under way, in whatever conversation."""
+
+    grown = Signal(object)  # Turn: it says more
+    ended = Signal(object)  # Turn: no more comes
+    busy_changed = Signal(bool)
+    failed = Signal(str)  # something was not kept, in words
+
+    def __init__(self, session: Session, store: ConversationStore, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._store = session, store
+        self._answers: dict[int, Answer] = {}  # by their turns
+        self._refused = ""
+        self._timer = QTimer(self, interval=FRAME_MS, timerType=Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._on_frame)
+        session.submit_failed.connect(self._on_refused)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._answers)
+
+    def writes(self, turn: Turn) -> bool:
+        """Whether this answer is under way."""
+        return turn.id in self._answers
+
+    def ask(self, conversation: Conversation, questions: Sequence[Question]) -> None:
+        """Sends them at once, as requests beside each other."""
+        model, trace = model_words(self._session.spec.source), self._session.trace
+        answers, submissions = [], []
+        for question in questions:
+            preset, turn = question.preset, question.turn
+            turn.facts = Facts(preset=preset.name, model=model)
+            answers.append(Answer(conversation, turn))
+            seed = preset.params.seed if preset.params.seed is not None else random.getrandbits(31)
+            params = preset.params.with_(n=1, seed=seed)
+            label = f"Chat: {conversation.title}"
+            submissions.append(Submission(list(messages(list(question.path), preset.system)), params, label=label))
+        self._answers.update((answer.turn.id, answer) for answer in answers)
+        self._timer.start()
+        self.busy_changed.emit(True)
+        begin = len(trace.records) if trace is not None else 0
+        self._refused = ""
+        task = self._session.send(submissions)
+        task.add_done_callback(lambda task: self._on_sent(task, answers, trace, begin))
+
+    def stop(self, turns: Sequence[Turn] | None = None) -> None:
+        """Ends these answers, or all; what they say so far stays."""
+        answers = [a for a in self._answers.values() if turns is None or a.turn in turns]
+        for answer in answers:
+            answer.stopped = True
+        self._cancel(answers)
+
+    def close(self) -> None:
+        """The window closes: what is there is written down."""
+        self._timer.stop()
+        for answer in self._answers.values():
+            self._write(answer, last=True)
+        self._answers.clear()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _cancel(self, answers: Sequence[Answer]) -> None:
+        ids = [id for a in answers if a.hearing for id, heard in a.hearing.requests.items() if heard is a.heard]
+        if ids:
+            self._session.stop(ids)
+
+    def _on_refused(self, words: str) -> None:
+        self._refused = words
+
+    def _on_sent(
+        self, task: asyncio.Task[list[int]], answers: Sequence[Answer], trace: Trace | None, begin: int
+    ) -> None:
+        sent = [] if task.cancelled() or task.exception() is not None else task.result()
+        if not sent or trace is None:
+            for answer in answers:
+                self._end(answer, replace(answer.turn.facts, error=self._refused or NOT_SENT))
+            return
+        run = self._session.run_file
+        shared = next((a.hearing for a in self._answers.values() if a.hearing and a.hearing.trace is trace), None)
+        hearing = shared or Hearing(trace)
+        for answer, request in zip(answers, sent, strict=True):
+            answer.hearing, answer.heard = hearing, hearing.listen(request, begin)
+            answer.turn.facts = replace(answer.turn.facts, run=str(run or ""), request=request)
+        self._cancel([answer for answer in answers if answer.stopped])
+
+    def _on_frame(self) -> None:
+        for hearing in {a.hearing for a in self._answers.values() if a.hearing is not None}:
+            hearing.hear()
+        gone = self._session.state in (SessionState.DIED, SessionState.EMPTY, SessionState.LEASED)
+        for answer in list(self._answers.values()):
+            heard, turn = answer.heard, answer.turn
+            if heard is None:
+                continue
+            text, before = heard.text, (turn.text, turn.facts)
+            turn.text = text
+            turn.facts = _told(turn.facts, heard)
+            if heard.reason is not None:
+                self._end(answer, turn.facts)
+            elif gone or self._session.trace is not (answer.hearing.trace if answer.hearing else None):
+                self._end(answer, replace(turn.facts, error=CUT_WORDS))
+            elif before != (turn.text, turn.facts):
+                self.grown.emit(turn)
+                if monotonic() - answer.written > WRITE_SECONDS:
+                    self._write(answer, last=False)
+
+    def _end(self, answer: Answer, facts: Facts) -> None:
+        answer.turn.facts = facts
+        self._write(answer, last=True)
+        self._answers.pop(answer.turn.id, None)
+        self.ended.emit(answer.turn)
+        if not self._answers:
+            self._timer.stop()
+            self.busy_changed.emit(False)
+
+    def _write(self, answer: Answer, *, last: bool) -> None:
+        answer.written = monotonic()
+        try:
+            self._store.write(answer.turn, last=last)
+        except InvalidInput as error:
+            self.failed.emit(str(error))
+
+
+def _told(facts: Facts, heard: Heard) -> Facts:
+    return replace(
+        facts,
+        prompt_tokens=heard.prompt_tokens,
+        tokens=heard.tokens,
+        ttft=heard.ttft,
+        rate=heard.rate,
+        reason=heard.reason.value if heard.reason is not None else "",
+        error=heard.error,
+    )
