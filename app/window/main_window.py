@@ -21,6 +21,7 @@ from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.window.actions import WindowActions
+from app.window.chat_requests import ChatRequests
 from app.window.notices import Notices
 from app.window.pages import Pages
 from app.window.run_export import RunExport
@@ -28,12 +29,14 @@ from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
+from app.window.undoing import Undoing
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
+    from app.chat.page import ChatPage
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
@@ -41,8 +44,8 @@ if TYPE_CHECKING:
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
-PLAY, COMPARE, MODELS = range(3)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
+PLAY, COMPARE, MODELS, CHAT = range(4)
+PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"), ("Chat", "Ctrl+4"))
 
 
 class MainWindow(QMainWindow):
@@ -69,7 +72,8 @@ class MainWindow(QMainWindow):
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models])
+        self.undoing = Undoing(self)
+        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models, self._make_chat])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
@@ -120,8 +124,10 @@ class MainWindow(QMainWindow):
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
+        add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
+        self.commands += self.undoing.actions
         self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
@@ -148,7 +154,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undoing.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -203,6 +209,14 @@ class MainWindow(QMainWindow):
         self.models.load_asked.connect(self.page.model.load_asked)
         self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
+
+    def _make_chat(self) -> ChatPage:
+        from app.chat.page import ChatPage
+
+        page = ChatPage(self.session, self.undoing)
+        page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
+        page.inside_asked.connect(lambda: self.show_page(PLAY))
+        return page
 
     def _built_compare(self) -> ComparePage:
         self.pages.build(COMPARE)

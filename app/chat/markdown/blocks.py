@@ -53,8 +53,8 @@ class GrowingText:
         self._open = 0  # where the last block begins, in characters
 
     def grow(self, text: str) -> tuple[list[Block], Block | None]:
-        """`text` with no line ended by a carriage return. The blocks that are settled since the last call, and the last one, which may go on: None where nothing is
-        written yet. Costs what is new and the last block."""
+        """The blocks that are settled since the last call, and the last one, which may go on: None where nothing is
+        written yet. Lines end with a new line alone. Costs what is new and the last block."""
         assert text.startswith(self.text[-64:], max(0, len(self.text) - 64)), "a text only grows; begin anew"
         self.text = text
         rest, begin = text[self._open :], 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from PySide6.QtWidgets import QWidget
 
 from app.chat.markdown.blocks import Block, GrowingText, Kind
@@ -10,10 +12,11 @@ from app.chat.markdown.prose_view import ProseView
 from app.ui.layouts import column, discard, named
 
 Part = ProseView | CodeView
+P = TypeVar("P", ProseView, CodeView)
 
 
 class MarkdownBody(QWidget):
-    """`raw` shows the text as it was written. A frame costs what is new and the last block, however long the text is."""
+    """`raw` shows the text as it was written. A frame costs what is new and the last block."""
 
     def __init__(self, said: str, *, raw: bool = False) -> None:
         super().__init__()
@@ -90,7 +93,7 @@ class MarkdownBody(QWidget):
             return self._tail
         return self._add(CodeView(), Kind.CODE)
 
-    def _add(self, part: Part, kind: Kind) -> Part:
+    def _add(self, part: P, kind: Kind) -> P:
         self._parts.append(part)
         self._kinds.append(kind)
         self._column.addWidget(part)

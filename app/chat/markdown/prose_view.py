@@ -1,4 +1,4 @@
-"""Text that is as high as it needs to be: prose, a table, or what was written as it stands. It scrolls nothing itself."""
+"""Text that is as high as it needs to be: prose, a table, or what was written as it stands."""
 
 from collections.abc import Sequence
 
@@ -95,7 +95,7 @@ class ProseView(QTextBrowser):
         if url.scheme() in OPENED:
             QDesktopServices.openUrl(url)
 
-    def loadResource(self, kind: int, name: QUrl) -> None:
+    def loadResource(self, kind: int, name: QUrl | str) -> None:
         """Nothing is fetched."""
 
     def _fit(self) -> None:
@@ -121,7 +121,11 @@ class ProseView(QTextBrowser):
 
     def _mark(self, painter: QPainter, block: QTextBlock) -> None:
         """The bars beside a quotation; the line that parts what is above and below."""
-        box, form, color = self.document().documentLayout().blockBoundingRect(block), block.blockFormat(), theme.current().edge
+        box, form, color = (
+            self.document().documentLayout().blockBoundingRect(block),
+            block.blockFormat(),
+            theme.current().edge,
+        )
         if form.intProperty(styles.RULE):
             painter.fillRect(QRectF(0, round(box.center().y()), self.viewport().width(), 1), color)
         for i in range(form.intProperty(QUOTED)):

@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from markdown_it.token import Token
 from PySide6.QtCore import Qt
-from PySide6.QtGui import (
-    QTextBlockFormat,
-    QTextCharFormat,
-    QTextCursor,
-    QTextListFormat,
-    QTextTable,
-    QTextTableFormat,
-)
+from PySide6.QtGui import QTextBlockFormat, QTextCharFormat, QTextCursor, QTextListFormat, QTextTable, QTextTableFormat
 
 from app.chat.markdown import styles
 from app.chat.markdown.code import pieces
@@ -36,16 +29,16 @@ class Writer:
 
     def write(self, tokens: Sequence[Token]) -> None:
         """One block with all that is in it."""
-        tokens = iter(tokens)
-        for token in tokens:
+        rest = iter(tokens)
+        for token in rest:
             match token.type:
                 case "heading_open":
                     size = styles.HEADINGS.get(int(token.tag[1:]), styles.TEXT)
                     self._begin(above=0 if self._fresh else 12, below=6)
-                    self._inline(next(tokens), styles.text_format(size, 600))
+                    self._inline(next(rest), styles.text_format(size, 600))
                 case "paragraph_open":
                     self._begin(below=4 if self._lists else styles.BETWEEN)
-                    self._inline(next(tokens), self._body())
+                    self._inline(next(rest), self._body())
                 case "bullet_list_open" | "ordered_list_open":
                     self._lists.append(self._list(token))
                 case "bullet_list_close" | "ordered_list_close":
@@ -66,7 +59,7 @@ class Writer:
                 case "fence" | "code_block":
                     self._code(token)
                 case "table_open":
-                    self._table(tokens)
+                    self._table(rest)
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 

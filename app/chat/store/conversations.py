@@ -22,8 +22,9 @@ MOST_EXCERPTS = 1_000
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """`changed` is when something was last said; `columns` are the presets' names, of which the second answers too where
-    it is `beside` the first; `excerpt` is where the words that were searched for stand, "" in its title."""
+    """`changed` is when something was last said. `columns` are the presets' names, of which the second answers where
+    it is `beside`, `ends` the turns at which they stand. `excerpt` is where the words that were searched for are,
+    "" in its title."""
 
     id: int
     title: str
@@ -32,6 +33,7 @@ class Conversation:
     changed: float
     columns: tuple[str, ...] = ()
     beside: bool = False
+    ends: tuple[int, ...] = ()
     excerpt: str = ""
 
 
@@ -48,7 +50,7 @@ class ConversationStore:
 
     def conversations(self, words: str = "") -> list[Conversation]:
         """Pinned ones first, then the newest; only those that have all of these words, or their beginnings."""
-        columns = "c.id, title, named, pinned, changed, columns, beside"
+        columns = "c.id, title, named, pinned, changed, columns, beside, ends"
         order = "ORDER BY pinned DESC, changed DESC, c.id DESC"
         asked = [query(word) for word in words.split()]
         if not asked:
@@ -68,13 +70,12 @@ class ConversationStore:
         return Conversation(id, title, False, False, now, tuple(columns))
 
     def save(self, conversation: Conversation) -> None:
-        """Its title, whether it is pinned, and how it is answered."""
+        """Its title, whether it is pinned, how it is answered, and where it stands."""
         c = conversation
         with self.writing():
-            self.file.execute(
-                "UPDATE conversation SET title = ?, named = ?, pinned = ?, changed = ?, columns = ?, beside = ? WHERE id = ?",
-                (c.title, c.named, c.pinned, c.changed, json.dumps(list(c.columns)), c.beside, c.id),
-            )
+            columns = "title = ?, named = ?, pinned = ?, columns = ?, beside = ?, ends = ?"
+            given = (c.title, c.named, c.pinned, json.dumps(c.columns), c.beside, json.dumps(c.ends), c.id)
+            self.file.execute(f"UPDATE conversation SET {columns} WHERE id = ?", given)
             self._index(2 * c.id + 1, c.title, c.id)
 
     def delete(self, conversation: Conversation) -> None:
@@ -187,10 +188,9 @@ def _told(facts: Facts) -> str:
 
 
 def _conversation(row: Sequence[Any]) -> Conversation:
-    id, title, named, pinned, changed, columns, beside, excerpt = row
-    return Conversation(
-        id, title, bool(named), bool(pinned), changed, tuple(json.loads(columns)), bool(beside), excerpt or ""
-    )
+    id, title, named, pinned, changed, columns, beside, ends, excerpt = row
+    names, stands = tuple(json.loads(columns)), tuple(json.loads(ends))
+    return Conversation(id, title, bool(named), bool(pinned), changed, names, bool(beside), stands, excerpt or "")
 
 
 def _turn(row: Sequence[Any]) -> Turn:

@@ -11,7 +11,8 @@ BUSY_SECONDS = 2.0  # that another window may write for
 TABLES = """
 CREATE TABLE conversation (
     id INTEGER PRIMARY KEY, title TEXT NOT NULL, named INTEGER NOT NULL DEFAULT 0, pinned INTEGER NOT NULL DEFAULT 0,
-    changed REAL NOT NULL, deleted REAL, columns TEXT NOT NULL DEFAULT '[]', beside INTEGER NOT NULL DEFAULT 0
+    changed REAL NOT NULL, deleted REAL, columns TEXT NOT NULL DEFAULT '[]', beside INTEGER NOT NULL DEFAULT 0,
+    ends TEXT NOT NULL DEFAULT '[]'
 );
 CREATE TABLE turn (
     id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE, parent INTEGER,

@@ -1,0 +1,98 @@
+"""What a person has said, in a bubble as wide as its words, with its files; it can be edited in its place."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtWidgets import QFrame, QStackedLayout, QWidget
+
+from app.chat.composer.chips import FileChips
+from app.chat.composer.edit import ChatEdit
+from app.chat.markdown import styles
+from app.chat.markdown.prose_view import ProseView
+from app.chat.store.tree import Turn
+from app.ui import theme
+from app.ui.controls import button
+from app.ui.layouts import column, held, named, panel, row
+
+WIDEST = 0.86  # of the column
+PAD = 12
+CHIPS = 240  # pixels of the design that files want
+
+
+class Bubble(QWidget):
+    edited = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        named(self, "bubble")
+        self.text = ProseView("bubble_text", "You")
+        self.files = FileChips(fixed=True)
+        self.frame = panel(column(self.files, self.text, margins=(PAD, 8, PAD, 8), spacing=6), "bubble")
+        self.edit: ChatEdit | None = None
+        self._shown = ""
+        self._pages = QStackedLayout(self)
+        self._pages.addWidget(held(row(None, self.frame)))
+
+    def show_turn(self, turn: Turn) -> None:
+        self._shown = turn.text
+        self.text.show_plain(turn.text, mono=False)
+        self.text.setVisible(bool(turn.text))
+        self.files.show_files(list(turn.files))
+        self._fit()
+
+    @property
+    def editing(self) -> bool:
+        return self.edit is not None
+
+    def begin(self) -> None:
+        """The text in a field, where it is."""
+        if self.edit is not None:
+            return
+        edit = self.edit = ChatEdit("turn_edit", 1, 16)
+        edit.setAccessibleName("Edit what was said")
+        edit.setPlainText(self._shown)
+        edit.sent.connect(self._on_sent)
+        send = button(
+            "turn_send", "Send", self._on_sent, role="primary", tip="As a variant: what was said stays (Enter)"
+        )
+        cancel = button("turn_cancel", "Cancel", self.end, tip="Esc")
+        field: QFrame = panel(column(edit, margins=(12, 8, 8, 8)), "field")
+        field.setProperty("focused", True)
+        self._pages.addWidget(held(column(field, row(None, cancel, send, spacing=8), spacing=8)))
+        self._pages.setCurrentIndex(1)
+        edit.moveCursor(edit.textCursor().MoveOperation.End)
+        edit.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def end(self) -> None:
+        """As it was."""
+        page = self._pages.widget(1)
+        if page is not None:
+            self.edit = None
+            self._pages.setCurrentIndex(0)
+            self._pages.removeWidget(page)
+            page.deleteLater()
+
+    def restyle(self) -> None:
+        self.text.clear()
+        self.text.show_plain(self._shown, mono=False)
+        self._fit()
+
+    def _on_sent(self) -> None:
+        text = self.edit.toPlainText().strip() if self.edit is not None else ""
+        if text:
+            self.end()
+            self.edited.emit(text)
+
+    def _fit(self) -> None:
+        metrics = QFontMetricsF(theme.ui(styles.TEXT))
+        lines = self._shown.splitlines() or [""]
+        wide = max(metrics.horizontalAdvance(line) for line in lines[:200]) + 4
+        if self.files.files:
+            wide = max(wide, theme.px(CHIPS))
+        most = self.width() * WIDEST
+        self.frame.setFixedWidth(round(min(most, wide + 2 * PAD + 2)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
