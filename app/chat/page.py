@@ -159,6 +159,7 @@ class ChatPage(Page):
         if self.conversation is not None and self.conversation.id == conversation.id:
             return
         self.branches = Branches(self.store, conversation)
+        self.list.select(conversation.id)
         self.composer.show_columns(conversation.columns, beside=conversation.beside)
         self._show()
 

@@ -1,16 +1,16 @@
 """The empty conversation: one sentence, three prompts to begin with."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.session.session import Session, SessionState
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import column, named, row
-from app.ui.zoomed import sized, zoomed
+from app.ui.layouts import column, held, named, row
+from app.ui.zoomed import zoomed
 from engine import ModelSpec
 
-READY = "Say something, and go on from the answer: every conversation is kept here."
+READY = "Say something: every conversation is kept here."
 WORDS = {
     SessionState.LOADING: "The model is loading.",
     SessionState.EMPTY: "No model is loaded.",
@@ -23,12 +23,12 @@ EXAMPLES = (
 )
 
 
-class Welcome(QWidget):
+class Welcome(QFrame):
     asked = Signal(str)  # one of the prompts
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        named(self, "chat_welcome")
+        named(self, "chat_welcome", "panel")
         self._session = session
         self.words = label(READY, "title", "chat_welcome_words")
         self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -36,8 +36,7 @@ class Welcome(QWidget):
         self.examples = [self._example(i, text) for i, text in enumerate(EXAMPLES)]
         self.load = button("chat_load_demo", "Load the demo model", self._on_load, role="primary")
         middle = Qt.AlignmentFlag.AlignHCenter
-        inner = sized(QWidget(), width=460)
-        inner.setLayout(zoomed(column(self.words, 8, *self.examples, (self.load, 0, middle)), spacing=8))
+        inner = held(zoomed(column(self.words, 8, *self.examples, (self.load, 0, middle)), spacing=8))
         self.setLayout(column(None, row(None, inner, None), None))
         session.state_changed.connect(self._tell)
         self._tell()

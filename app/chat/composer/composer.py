@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QFrame
+from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame
 
 from app.chat.composer.chips import FileChips
 from app.chat.composer.counting import Counting
@@ -20,8 +21,8 @@ from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
-from app.ui.labels import set_role
-from app.ui.layouts import column, named, panel, row
+from app.ui.labels import Note, set_role
+from app.ui.layouts import column, fill, named, panel, row
 from app.ui.line import Line
 from app.words import sentence
 from engine import InvalidInput
@@ -32,20 +33,20 @@ BESIDE = "Answer every prompt twice, side by side, each by its own preset"
 FILES = ("Text (*.txt *.md *.csv *.json *.toml *.py *.log)", "All files (*)")
 COLUMNS = "AB"
 MOST_FILES = 20
+WIDE, WIDE_BESIDE = 640, 760  # from here on, the count and what can be chosen are on one line
 
 
 class Gauge(Line):
-    """The count of tokens, or what is wrong."""
+    """The count of tokens; `tight`: little room is left."""
 
-    ink = "secondary"
+    tight = False
 
     def color(self) -> QColor:
-        color: QColor = getattr(theme.current(), self.ink)
-        return color
+        return theme.current().warn if self.tight else theme.current().secondary
 
-    def tell(self, ink: str, words: str, *shorter: str) -> None:
-        self.ink = ink
-        self.say(words, *shorter)
+    def tell(self, room: Room | None) -> None:
+        self.tight = room is not None and room.tight
+        self.say("" if room is None else room.words, *([] if room is None else [room.short]))
         self.update()
 
 
@@ -65,11 +66,13 @@ class ChatComposer(QFrame):
         self.presets: list[Preset] = []
         self.room: Room | None = None
         self.answering = False
+        self._adding = asyncio.Lock()
         self.edit = ChatEdit("chat_prompt", 1, 8)
         self.edit.setAccessibleName("Prompt")
         self.edit.setPlaceholderText(HINT)
         self.files = FileChips()
         self.gauge = Gauge("chat_gauge", size=12)
+        self.error = Note("chat_error", "error")
         self.choices = [DropDown(f"chat_preset_{name.lower()}", said=f"Preset of {name}") for name in COLUMNS]
         self.beside = button("chat_beside", "Side by side", role="quiet", tip=BESIDE, checkable=True)
         edit_presets = "Change, make and delete presets"
@@ -83,8 +86,12 @@ class ChatComposer(QFrame):
         self._tell_state()
 
     def _lay_out(self) -> None:
-        foot = row((self.gauge, 1), *self.choices, self.more, self.beside, self.add, spacing=4)
-        self.field = panel(column(self.files, self.edit, foot, margins=(12, 8, 8, 6), spacing=6), "field")
+        self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        deeds = row(None, *self.choices, self.more, self.beside, self.add, spacing=4)
+        fill(self._foot, (self.gauge, 1), deeds, spacing=4)
+        self.field = panel(
+            column(self.files, self.edit, self.error, self._foot, margins=(12, 8, 8, 6), spacing=6), "field"
+        )
         self.field.setFocusProxy(self.edit)
         middle = Qt.AlignmentFlag.AlignVCenter
         beside = (self.stop_button, 0, middle), (self.send_button, 0, middle)
@@ -156,7 +163,7 @@ class ChatComposer(QFrame):
         if not (text or files) or not self.send_button.isEnabled():
             return
         if self.room is not None and self.room.too_long:
-            self.gauge.tell("bad", self.room.too_long)
+            self.error.say(self.room.too_long)
             return
         self.edit.remember(text)
         self.edit.clear()
@@ -176,13 +183,17 @@ class ChatComposer(QFrame):
         self._session.start(self._add(Path(path)))
 
     async def _add(self, path: Path) -> None:
+        async with self._adding:  # those that are dropped together keep their order
+            await self._take(path)
+
+    async def _take(self, path: Path) -> None:
         if len(self.files.files) >= MOST_FILES:
-            self.gauge.tell("bad", f"{path.name} is one too many: a prompt takes {MOST_FILES} files")
+            self.error.say(f"{path.name} is one too many: a prompt takes {MOST_FILES} files")
             return
         try:
             text = await self._session.off_thread(lambda: read_text(path))
         except InvalidInput as error:
-            self.gauge.tell("bad", sentence(str(error)))
+            self.error.say(sentence(str(error)))
             return
         tokens = await self._counting.count(text)
         self.files.show_files([*self.files.files, Attachment(path.name, text, tokens)])
@@ -193,9 +204,10 @@ class ChatComposer(QFrame):
     def recount(self) -> None:
         """What is written, or what it goes on from, is another."""
         self.room = None
+        self.error.say("")
         if not (self.edit.toPlainText().strip() or self.files.files) or not self.presets:
             self._counting.close()
-            self.gauge.tell("secondary", "")
+            self.gauge.tell(None)
             return
         self._counting.ask(self._longest, self._on_counted)
 
@@ -209,10 +221,8 @@ class ChatComposer(QFrame):
         counting = self._counting
         answer = max(preset.params.max_tokens for preset in self.columns)
         room = self.room = Room(draft, least, most, counting.context, answer, counting.exact)
-        if room.too_long:
-            self.gauge.tell("bad", room.too_long)
-        else:
-            self.gauge.tell("warn" if room.tight else "secondary", room.words, room.short)
+        self.error.say(room.too_long)
+        self.gauge.tell(room)
 
     # -- state ----------------------------------------------------------------------------------------------------
 
@@ -233,6 +243,13 @@ class ChatComposer(QFrame):
         self.send_button.setEnabled(ready and not self.answering)
         self.send_button.setToolTip(waiting.get(state, "The answer is under way" if self.answering else "Send (Enter)"))
         self.stop_button.setEnabled(self.answering)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """What does not fit beside the count stands below it."""
+        super().resizeEvent(event)
+        ways = QBoxLayout.Direction
+        wide = WIDE_BESIDE if self.beside.isChecked() else WIDE
+        self._foot.setDirection(ways.LeftToRight if self.width() >= theme.px(wide) else ways.TopToBottom)
 
     def _on_focus(self, focused: bool) -> None:
         self.field.setProperty("focused", focused)

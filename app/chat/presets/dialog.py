@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QListWidget, QWidget
 
 from app.chat.store.presets import Preset, PresetStore
 from app.sampling.fields import sampling_fields
 from app.sampling.output import OutputForm
+from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button, line_edit
 from app.ui.dialog import Dialog
@@ -24,7 +25,7 @@ from engine import InvalidInput, SamplingParams
 
 SHOWN = ("temperature", "top_p", "max_tokens", "min_p", "top_k", "repetition_penalty", "seed", "stop", "bad_words")
 KEEP_MS = 300  # without another key, until what was changed is kept
-HIGH = 420
+NAMES, GAP, WIDE, HIGH = 170, 20, 420, 420  # pixels of the design
 
 
 class PresetDialog(Dialog):
@@ -34,7 +35,7 @@ class PresetDialog(Dialog):
         super().__init__(parent, "preset_dialog", "Presets")
         self._store = store
         self._preset: Preset | None = None
-        self.list = sized(named(QListWidget(), "preset_list", "list", said="Presets"), width=170)
+        self.list = sized(named(QListWidget(), "preset_list", "list", said="Presets"), width=NAMES)
         self.name = line_edit("preset_name", "Name")
         self.system = PromptEdit("preset_system", 3, 6)
         self.system.setAccessibleName("System prompt")
@@ -59,9 +60,11 @@ class PresetDialog(Dialog):
         system = label("System prompt", "secondary"), self.system
         shown = Row("Name", self.name), *system, *rows, self.output, None
         fields = column(*shown, margins=(0, 0, 12, 0), spacing=8)
-        sheet = sized(Scrolled(fields, "preset_scroll"), least_width=380, least_height=HIGH)
+        sheet = sized(Scrolled(fields, "preset_scroll"), least_width=WIDE, least_height=HIGH)
+        sheet.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.column.addWidget(self.notice)
-        self.column.addWidget(held(row(left, (column((sheet, 1), self.error, spacing=8), 1), spacing=20)))
+        self.column.addWidget(held(row(left, (column((sheet, 1), self.error, spacing=8), 1), spacing=GAP)))
+        self.setMinimumWidth(theme.px(NAMES + GAP + WIDE) + self.column.contentsMargins().left() * 2)
 
     def _connect(self) -> None:
         self.list.currentRowChanged.connect(self._on_chosen)

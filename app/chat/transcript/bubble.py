@@ -22,6 +22,7 @@ CHIPS = 240  # pixels of the design that files want
 
 class Bubble(QWidget):
     edited = Signal(str)
+    editing_changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,6 +32,7 @@ class Bubble(QWidget):
         self.frame = panel(column(self.files, self.text, margins=(PAD, 8, PAD, 8), spacing=6), "bubble")
         self.edit: ChatEdit | None = None
         self._shown = ""
+        self.setMinimumWidth(1)  # it gives way to the column
         self._pages = QStackedLayout(self)
         self._pages.addWidget(held(row(None, self.frame)))
 
@@ -63,6 +65,7 @@ class Bubble(QWidget):
         self._pages.setCurrentIndex(1)
         edit.moveCursor(edit.textCursor().MoveOperation.End)
         edit.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.editing_changed.emit()
 
     def end(self) -> None:
         """As it was."""
@@ -72,6 +75,7 @@ class Bubble(QWidget):
             self._pages.setCurrentIndex(0)
             self._pages.removeWidget(page)
             page.deleteLater()
+            self.editing_changed.emit()
 
     def restyle(self) -> None:
         self.text.clear()

@@ -13,8 +13,9 @@ from app.chat.transcript.variants import VariantSwitch
 from app.chat.transcript.words import FORMULAS, figures, made_by
 from app.ui import theme
 from app.ui.controls import button
+from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill, held, named, row
+from app.ui.layouts import column, fill, named, row
 from app.ui.line import Parts
 
 WIDE = 620  # from here on, figures and what can be done are on one line
@@ -45,12 +46,17 @@ class TurnView(QWidget):
         self.error = Note("turn_error", "error")
         self.made = label("", "note", "turn_made")
         self.buttons = self._buttons()
-        self._deeds = held(row(*self.buttons.values(), spacing=0))
+        self._deeds = QWidget()
+        flow = Flow(self._deeds)
+        flow.gap = 0
+        for deed in self.buttons.values():
+            flow.addWidget(deed)
         policy = self._deeds.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self._deeds.setSizePolicy(policy)
         self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._last = self._near = False
+        self.setMinimumWidth(1)  # the column says how wide it is
         self._lay_out()
         self._tell_deeds()
 
@@ -77,14 +83,14 @@ class TurnView(QWidget):
     def _lay_out(self) -> None:
         if self.bubble is not None:
             self.bubble.edited.connect(lambda text: self.edited.emit(self.turn, text))
+            self.bubble.editing_changed.connect(self._tell_deeds)
             foot = row(None, self.variants, self._deeds, spacing=4)
-            self.setLayout(column(self.bubble, foot, margins=(0, 4, 0, 4), spacing=2))
+            self.setLayout(column(self.bubble, foot, margins=(0, 2, 0, 2), spacing=2))
             return
         assert self.body is not None
-        deeds = row(self.variants, self._deeds, None, spacing=4)
-        fill(self._foot, (self.figures, 1), deeds, spacing=2)
+        fill(self._foot, (self.figures, 1), row(self.variants, (self._deeds, 1), spacing=4), spacing=2)
         head = row(self.made, None)
-        self.setLayout(column(head, self.body, self.error, self._foot, margins=(0, 4, 0, 4), spacing=6))
+        self.setLayout(column(head, self.body, self.error, self._foot, margins=(0, 2, 0, 2), spacing=6))
 
     # -- what it shows --------------------------------------------------------------------------------------------
 
@@ -144,7 +150,8 @@ class TurnView(QWidget):
         self.update()
 
     def _tell_deeds(self) -> None:
-        self._deeds.setVisible(self._last or self._near or self.underMouse())
+        editing = self.bubble is not None and self.bubble.editing
+        self._deeds.setVisible(not editing and (self._last or self._near or self.underMouse()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = {"edit": Qt.Key.Key_E, "raw": Qt.Key.Key_M, "copy": Qt.Key.Key_C, "again": Qt.Key.Key_R}
