@@ -60,8 +60,8 @@ def _prepare(file: sqlite3.Connection) -> None:
     with file:
         if version == 0:
             file.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
-        gone = "conversation IN (SELECT id FROM conversation WHERE deleted) OR rowid IN (SELECT 2 * id FROM turn WHERE deleted)"
-        if file.execute(f"DELETE FROM found WHERE {gone}").rowcount:
+        gone, said = "SELECT id FROM conversation WHERE deleted", "SELECT 2 * id FROM turn WHERE deleted"
+        if file.execute(f"DELETE FROM found WHERE conversation IN ({gone}) OR rowid IN ({said})").rowcount:
             file.execute("INSERT INTO found (found) VALUES ('optimize')")  # else its words stay in the index
         for table in ("conversation", "turn", "preset"):
             file.execute(f"DELETE FROM {table} WHERE deleted")

@@ -17,6 +17,7 @@ from app.ui.layouts import column, held, named, panel, row
 
 WIDEST = 0.86  # of the column
 PAD = 12
+MEASURED = 200  # lines, and characters of each: what is longer is as wide as there is room
 CHIPS = 240  # pixels of the design that files want
 
 
@@ -31,7 +32,7 @@ class Bubble(QWidget):
         self.files = FileChips(fixed=True)
         self.frame = panel(column(self.files, self.text, margins=(PAD, 8, PAD, 8), spacing=6), "bubble")
         self.edit: ChatEdit | None = None
-        self._shown = ""
+        self._shown, self._wide = "", 0.0
         self.setMinimumWidth(1)  # it gives way to the column
         self._pages = QStackedLayout(self)
         self._pages.addWidget(held(row(None, self.frame)))
@@ -41,7 +42,7 @@ class Bubble(QWidget):
         self.text.show_plain(turn.text, mono=False)
         self.text.setVisible(bool(turn.text))
         self.files.show_files(list(turn.files))
-        self._fit()
+        self._measure()
 
     @property
     def editing(self) -> bool:
@@ -80,7 +81,7 @@ class Bubble(QWidget):
     def restyle(self) -> None:
         self.text.clear()
         self.text.show_plain(self._shown, mono=False)
-        self._fit()
+        self._measure()
 
     def _on_sent(self) -> None:
         text = self.edit.toPlainText().strip() if self.edit is not None else ""
@@ -88,14 +89,16 @@ class Bubble(QWidget):
             self.end()
             self.edited.emit(text)
 
-    def _fit(self) -> None:
+    def _measure(self) -> None:
+        """How wide its words are on lines of their own."""
         metrics = QFontMetricsF(theme.ui(styles.TEXT))
-        lines = self._shown.splitlines() or [""]
-        wide = max(metrics.horizontalAdvance(line) for line in lines[:200]) + 4
-        if self.files.files:
-            wide = max(wide, theme.px(CHIPS))
-        most = self.width() * WIDEST
-        self.frame.setFixedWidth(round(min(most, wide + 2 * PAD + 2)))
+        lines = self._shown.splitlines()[:MEASURED]
+        wide = max((metrics.horizontalAdvance(line[:MEASURED]) for line in lines), default=0) + 4
+        self._wide = max(wide, theme.px(CHIPS) if self.files.files else 0) + 2 * PAD + 2
+        self._fit()
+
+    def _fit(self) -> None:
+        self.frame.setFixedWidth(round(min(self.width() * WIDEST, self._wide)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -16,7 +16,7 @@ from app.ui.layouts import column, held, named, row
 from app.ui.zoomed import zoomed
 
 WIDEST = 760  # pixels of the design
-FIRST = 12  # turns that are there at once
+FIRST = 6  # turns that are there at once
 BUDGET = 0.01  # seconds a frame for those before them
 
 

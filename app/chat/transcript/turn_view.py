@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 from app.chat.markdown.body import MarkdownBody
 from app.chat.store.tree import Role, Turn
 from app.chat.transcript.bubble import Bubble
+from app.chat.transcript.deeds import Deeds
 from app.chat.transcript.variants import VariantSwitch
 from app.chat.transcript.words import FORMULAS, figures, made_by
 from app.ui import theme
 from app.ui.controls import button
-from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
 from app.ui.layouts import column, fill, named, row
 from app.ui.line import Parts
@@ -45,15 +45,7 @@ class TurnView(QWidget):
         self.figures = Parts("turn_figures", 12)
         self.error = Note("turn_error", "error")
         self.made = label("", "note", "turn_made")
-        self.buttons = self._buttons()
-        self._deeds = QWidget()
-        flow = Flow(self._deeds)
-        flow.gap = 0
-        for deed in self.buttons.values():
-            flow.addWidget(deed)
-        policy = self._deeds.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)
-        self._deeds.setSizePolicy(policy)
+        self.deeds = Deeds(self._buttons)
         self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._last = self._near = False
         self.setMinimumWidth(1)  # the column says how wide it is
@@ -76,19 +68,17 @@ class TurnView(QWidget):
             made["inside"] = button("turn_inside", "See inside", lambda: self.inside_asked.emit(turn), tip=inside)
         tip = "Take it out, with all that came after it; this can be undone (Delete)"
         made["delete"] = button("turn_delete", "Delete", lambda: self.delete_asked.emit(turn), tip=tip)
-        for each in made.values():
-            each.setProperty("role", "quiet")
         return made
 
     def _lay_out(self) -> None:
         if self.bubble is not None:
             self.bubble.edited.connect(lambda text: self.edited.emit(self.turn, text))
             self.bubble.editing_changed.connect(self._tell_deeds)
-            foot = row(None, self.variants, self._deeds, spacing=4)
+            foot = row(None, self.variants, self.deeds, spacing=4)
             self.setLayout(column(self.bubble, foot, margins=(0, 2, 0, 2), spacing=2))
             return
         assert self.body is not None
-        fill(self._foot, (self.figures, 1), row(self.variants, (self._deeds, 1), spacing=4), spacing=2)
+        fill(self._foot, (self.figures, 1), row(self.variants, (self.deeds, 1), spacing=4), spacing=2)
         head = row(self.made, None)
         self.setLayout(column(head, self.body, self.error, self._foot, margins=(0, 2, 0, 2), spacing=6))
 
@@ -117,9 +107,9 @@ class TurnView(QWidget):
         if self.made.text() != made_by(facts):
             self.made.setText(made_by(facts))
         self.error.say(facts.error)
-        self.buttons["inside"].setEnabled(facts.request >= 0)
+        self.deeds.enable("inside", facts.request >= 0)
         for name in ("again", "delete"):
-            self.buttons[name].setEnabled(not writes)
+            self.deeds.enable(name, not writes)
         if not writes:
             self.setAccessibleName(f"Answer: {self.turn.text}")
 
@@ -141,7 +131,7 @@ class TurnView(QWidget):
 
     def _on_raw(self) -> None:
         if self.body is not None:
-            self.body.set_raw(self.buttons["raw"].isChecked())
+            self.body.set_raw(self.deeds.buttons["raw"].isChecked())
 
     def set_near(self, near: bool) -> None:
         """Whether the focus is in it."""
@@ -151,17 +141,17 @@ class TurnView(QWidget):
 
     def _tell_deeds(self) -> None:
         editing = self.bubble is not None and self.bubble.editing
-        self._deeds.setVisible(not editing and (self._last or self._near or self.underMouse()))
+        self.deeds.show_all(not editing and (self._last or self._near or self.underMouse()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = {"edit": Qt.Key.Key_E, "raw": Qt.Key.Key_M, "copy": Qt.Key.Key_C, "again": Qt.Key.Key_R}
         keys |= {"inside": Qt.Key.Key_I, "delete": Qt.Key.Key_Delete}
-        name = next((name for name, key in keys.items() if key == event.key() and name in self.buttons), None)
+        name = next((name for name, key in keys.items() if key == event.key() and name in self.deeds), None)
         switch = {Qt.Key.Key_Left: self.variants.back, Qt.Key.Key_Right: self.variants.on}.get(Qt.Key(event.key()))
         if event.modifiers() or (name is None and switch is None):
             super().keyPressEvent(event)
         elif name is not None:
-            self.buttons[name].click()
+            self.deeds.buttons[name].click()
         elif switch is not None and self.variants.isVisible():
             switch.click()
 

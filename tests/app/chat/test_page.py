@@ -191,9 +191,7 @@ def test_a_branch_is_deleted_and_undo_brings_it_back(qtbot: QtBot, page: ChatPag
     assert path(page) == whole[:2]
 
 
-def test_two_presets_answer_side_by_side_as_two_requests_at_once(
-    qtbot: QtBot, page: ChatPage, loaded: Session
-) -> None:
+def test_two_presets_answer_side_by_side_as_two_requests_at_once(qtbot: QtBot, page: ChatPage, loaded: Session) -> None:
     say(qtbot, page, STORY)
     use(page, Preset("A", "", SamplingParams(max_tokens=40, temperature=0.0)),
         Preset("B", "Be brief.", SamplingParams(max_tokens=20, temperature=1.0)))  # fmt: skip

@@ -1,0 +1,54 @@
+"""What can be done with a turn: quiet buttons, made when they are first shown; their room is kept before."""
+
+from collections.abc import Callable
+
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.ui import theme
+from app.ui.flow_layout import Flow
+from app.ui.layouts import named
+
+LINE, NARROW = 24, 330  # pixels of the design: a line of buttons, and below which width they need two
+
+
+class Deeds(QWidget):
+    def __init__(self, make: Callable[[], dict[str, QPushButton]]) -> None:
+        super().__init__()
+        named(self, "turn_deeds")
+        self._make = make
+        self._made: dict[str, QPushButton] = {}
+        self._off: dict[str, bool] = {}
+        self._flow = Flow(self)
+        self._flow.gap = 0
+        self.on = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.buttons
+
+    @property
+    def buttons(self) -> dict[str, QPushButton]:
+        if not self._made:
+            self._made = self._make()
+            for name, each in self._made.items():
+                each.setProperty("role", "quiet")
+                each.setEnabled(not self._off.get(name))
+                each.setVisible(False)
+                self._flow.addWidget(each)
+        return self._made
+
+    def enable(self, name: str, on: bool) -> None:
+        self._off[name] = not on
+        if name in self._made:
+            self._made[name].setEnabled(on)
+
+    def show_all(self, on: bool) -> None:
+        if on != self.on:
+            self.on = on
+            for each in self.buttons.values():
+                each.setVisible(on)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        lines = 1 if self.width() >= theme.px(NARROW) or len(self._made) < 4 else 2
+        self.setMinimumHeight(theme.px(LINE) * lines)
