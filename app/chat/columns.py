@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from app.chat.branches import COLUMNS, Branches
+from app.chat.second_model import SecondModel, spec_words
 from app.chat.store.tree import Role, Turn
 from app.chat.transcript.conversation_view import ConversationView
 from app.ui.labels import label
 from app.ui.layouts import column, held, named, panel, row
+from engine import ModelSpec
 
 NAMES = "AB"
+SAME = "same model"
+BESIDE = "Another model for this column: it is loaded beside the first, and answers when that one is done"
 
 
 class Columns(QWidget):
@@ -24,13 +28,22 @@ class Columns(QWidget):
     again_asked = Signal(int, object)
     inside_asked = Signal(int, object)
     delete_asked = Signal(int, object)
+    models_asked = Signal()  # the menu of the second column's models is about to be shown
+    model_asked = Signal(object)  # ModelSpec of the second column; None: the first one's
 
     def __init__(self, writes: Callable[[Turn], bool]) -> None:
         super().__init__()
         named(self, "chat_columns")
         self.views = [ConversationView(f"chat_view_{n.lower()}", f"Conversation {n}", writes) for n in NAMES]
         self._heads = [label("", "title", f"chat_head_{n.lower()}") for n in NAMES]
-        self._rows = [held(row(head, None, margins=(16, 10, 16, 0))) for head in self._heads]
+        self.model = named(QToolButton(), "chat_model_b", said="Model of B", tip=BESIDE)
+        self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.model.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._menu = QMenu(self.model)
+        self._menu.aboutToShow.connect(self.models_asked)
+        self.model.setMenu(self._menu)
+        beside: list[list[QWidget]] = [[], [self.model]]
+        self._rows = [held(row(head, None, *more, margins=(16, 8, 8, 0))) for head, more in zip(self._heads, beside)]
         self._panels = [panel(column(head, (view, 1))) for head, view in zip(self._rows, self.views)]
         self.setLayout(row(*((each, 1) for each in self._panels), spacing=8))
         for place, view in enumerate(self.views):
@@ -49,6 +62,23 @@ class Columns(QWidget):
             if shown:
                 self._heads[place].setText(f"{NAMES[place]}  ·  {names[place]}")
                 self.views[place].show_path(branches.tree, branches.ends[place])
+
+    def offer_models(self, specs: Sequence[ModelSpec], chosen: ModelSpec | None) -> None:
+        """What the menu holds: the first column's model, and these."""
+        self._menu.clear()
+        for spec in (None, *specs):
+            action = self._menu.addAction(SAME if spec is None else spec_words(spec))
+            action.setCheckable(True)
+            action.setChecked(spec == chosen)
+            action.triggered.connect(lambda checked=False, spec=spec: self.model_asked.emit(spec))
+
+    def show_model(self, second: SecondModel) -> None:
+        """What answers the second column, or how far its load is."""
+        words = SAME if second.spec is None else spec_words(second.spec)
+        if not second.ready:
+            words = f"{words} · loading {second.words}".rstrip()
+        self.model.setText(f"{words}  ▾")
+        self.model.setAccessibleName(f"Model of B: {words}")
 
     def grow(self, turn: Turn) -> None:
         for view in self.views:

@@ -11,21 +11,23 @@ from PySide6.QtWidgets import QStackedWidget
 
 from app import storage
 from app.chat.branches import COLUMNS, Branches
+from app.chat.changes import Changes
 from app.chat.columns import Columns
 from app.chat.composer.composer import ChatComposer
 from app.chat.composer.counting import Counting
 from app.chat.list.panel import ConversationList
+from app.chat.second_model import SecondModel, choices
 from app.chat.store.conversations import Conversation, ConversationStore
 from app.chat.store.presets import PresetStore
 from app.chat.store.tree import Attachment, Role, Turn, title_of
 from app.chat.talk import Question, Talk
 from app.chat.welcome import Welcome
+from app.session.recent_models import RecentModels
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.layouts import column, row
 from app.ui.page import Page
-from app.ui.undo import Change
 from app.words import sentence
 from engine import InvalidInput
 
@@ -34,27 +36,27 @@ COLUMNS_KEY = "chat/columns"
 LIST, LEAST, SHARE = 250, 180, 0.24  # width of the list in pixels of the design, and its most of the page
 
 
-Given = tuple[str, bool, bool]  # a title, whether a person gave it, whether it is pinned
-
-
 class ChatPage(Page):
     """Builds the parts, joins their signals, and knows which conversation is on show."""
 
     inside_asked = Signal(object, int)  # Path of a run, or None; the number of a request in it
 
-    def __init__(self, session: Session, undo: QUndoStack) -> None:
+    def __init__(self, session: Session, undo: QUndoStack, recents: RecentModels) -> None:
         super().__init__("chat_page")
-        self._session, self._undo = session, undo
+        self._session, self._recents = session, recents
         self.notice = Banner()
         self.store = self._opened()
+        self.changes = Changes(self.store, undo, self.notice, self._list)
         self.presets = PresetStore(self.store)
-        self.talk = Talk(session, self.store, self)
+        self.talk = Talk(self.store, self)
+        self.second = SecondModel(session, self)
         self.counting = Counting(session, self)
         self.list = ConversationList()
         self.columns = Columns(self.talk.writes)
         self.welcome = Welcome(session)
         self.composer = ChatComposer(session, self.counting, self._histories)
-        self.branches: Branches | None = None
+        self.branches: Branches | None = None  # of the conversation on show
+        self._branches: dict[int, Branches] = {}  # of all that were: answers grow in them, undo goes back to them
         self._middle = QStackedWidget()
         self._middle.addWidget(self.welcome)
         self._middle.addWidget(self.columns)
@@ -67,6 +69,7 @@ class ChatPage(Page):
         self.new_conversation()
         self._list()
         self._place()
+        self._tell_second()
 
     def _opened(self) -> ConversationStore:
         """The file, or one in memory that is told of."""
@@ -83,8 +86,8 @@ class ChatPage(Page):
             (self.list.chosen, self.show_conversation),
             (self.list.opened, self.composer.edit.setFocus),
             (self.list.searched, lambda words: self._list()),
-            (self.list.renamed, self._on_renamed),
-            (self.list.pin_asked, self._on_pin),
+            (self.list.renamed, self.changes.rename),
+            (self.list.pin_asked, self.changes.pin),
             (self.list.delete_asked, self.delete),
             (self.composer.sent, self.send),
             (self.composer.stop_asked, self._on_stop),
@@ -96,10 +99,14 @@ class ChatPage(Page):
             (self.columns.again_asked, self._on_again),
             (self.columns.inside_asked, self._on_inside),
             (self.columns.delete_asked, self._on_delete_turn),
+            (self.columns.models_asked, self._offer_models),
+            (self.columns.model_asked, self.second.choose),
+            (self.second.changed, self._tell_second),
+            (self.second.failed, lambda words: self.notice.tell("error", "The second model was not loaded", words)),
             (self.welcome.asked, lambda text: self.send(text, [])),
             (self.talk.grown, self.columns.grow),
             (self.talk.ended, self._on_ended),
-            (self.talk.failed, lambda words: self._tell_failed(words)),
+            (self.talk.failed, self.changes.failed),
             (theme.changes.theme_changed, self._place),
         ):
             signal.connect(act)
@@ -140,6 +147,7 @@ class ChatPage(Page):
 
     def close_down(self) -> None:
         self.talk.close()
+        self.second.close()
         self.counting.close()
         self.store.close()
 
@@ -156,20 +164,25 @@ class ChatPage(Page):
         self._show()
 
     def show_conversation(self, conversation: Conversation) -> None:
-        if self.conversation is not None and self.conversation.id == conversation.id:
+        if self.conversation is conversation:
             return
-        self.branches = Branches(self.store, conversation)
+        self.branches = self._branches_of(conversation)
         self.list.select(conversation.id)
         self.composer.show_columns(conversation.columns, beside=conversation.beside)
         self._show()
+
+    def _branches_of(self, conversation: Conversation) -> Branches:
+        if conversation.id not in self._branches:
+            self._branches[conversation.id] = Branches(self.store, conversation)
+        return self._branches[conversation.id]
 
     def delete(self, conversation: Conversation) -> None:
         """It can come back until the window closes."""
 
         def away() -> None:
             self.store.delete(conversation)
-            if self.conversation is not None and self.conversation.id == conversation.id:
-                self.talk.stop(list(self.branches.tree.turns.values()) if self.branches is not None else [])
+            self.talk.stop(list(self._branches_of(conversation).tree.turns.values()))
+            if self.conversation is conversation:
                 self.new_conversation()
             self._list()
 
@@ -180,7 +193,7 @@ class ChatPage(Page):
             self.show_conversation(conversation)
 
         words = f"deleted the conversation “{conversation.title}”"
-        self._change(words, away, back, told="It is gone for good when Batchscope starts again.")
+        self.changes.take_away(words, away, back, "It is gone for good when Batchscope starts again.")
 
     def _on_new(self) -> None:
         self.new_conversation()
@@ -189,25 +202,6 @@ class ChatPage(Page):
     def _on_search(self) -> None:
         self.list.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.list.search.selectAll()
-
-    def _on_renamed(self, conversation: Conversation, title: str) -> None:
-        before, named = conversation.title, conversation.named
-        self._set(f"renamed the conversation “{before}”", conversation, (title, True, conversation.pinned),
-                  (before, named, conversation.pinned))  # fmt: skip
-
-    def _on_pin(self, conversation: Conversation) -> None:
-        c, words = conversation, "unpinned" if conversation.pinned else "pinned"
-        self._set(f"{words} “{c.title}”", c, (c.title, c.named, not c.pinned), (c.title, c.named, c.pinned))
-
-    def _set(self, words: str, conversation: Conversation, after: Given, before: Given) -> None:
-        def give(values: Given) -> None:
-            shown = self.conversation
-            for each in {conversation, shown if shown is not None and shown.id == conversation.id else conversation}:
-                each.title, each.named, each.pinned = values
-                self.store.save(each)
-            self._list()
-
-        self._change(words, lambda: give(after), lambda: give(before))
 
     def _list(self) -> None:
         shown = self.conversation
@@ -225,7 +219,7 @@ class ChatPage(Page):
                 names = [choice.currentData() for choice in self.composer.choices]
                 conversation = self.store.create(title_of(text or files[0].name), names)
                 conversation.beside = self.composer.beside.isChecked()
-                self.branches = Branches(self.store, conversation)
+                self.branches = self._branches_of(conversation)
             return self.branches.ask(text, files, self.composer.columns)
 
         self._ask(ask)
@@ -235,12 +229,25 @@ class ChatPage(Page):
         try:
             questions = ask()
         except InvalidInput as error:
-            self._tell_failed(str(error))
+            self.changes.failed(str(error))
             return
         if (conversation := self.conversation) is not None:
-            self.talk.ask(conversation, questions)
+            self._send(conversation, questions)
         self._show()
         self.columns.to_end()
+
+    def _send(self, conversation: Conversation, questions: list[Question]) -> None:
+        """To the first model at once; to a second one when the first is done."""
+        second = self.second.session
+        branches = self.branches
+        others = [q for q in questions if second is not None and branches is not None and q.turn is branches.ends[1]]
+        first = [q for q in questions if q not in others]
+        if first:
+            self.talk.ask(conversation, first, self._session)
+        if others and second is not None and first:
+            self.talk.wait(conversation, others, second, [question.turn for question in first])
+        elif others and second is not None:
+            self.talk.ask(conversation, others, second)
 
     def _on_edited(self, place: int, turn: Turn, text: str) -> None:
         if (branches := self.branches) is not None:
@@ -275,7 +282,7 @@ class ChatPage(Page):
                 branches.put_back(removed)
             self._show()
 
-        self._change(
+        self.changes.take_away(
             f"deleted {'a prompt' if turn.role is Role.USER else 'an answer'} and what came after it", away, back
         )
 
@@ -307,6 +314,8 @@ class ChatPage(Page):
     def _on_columns(self) -> None:
         names, beside = [choice.currentData() for choice in self.composer.choices], self.composer.beside.isChecked()
         storage.keep(COLUMNS_KEY, names)
+        if not beside:
+            self.second.choose(None)
         if self.branches is not None:
             conversation = self.branches.conversation
             conversation.columns, conversation.beside = tuple(names), beside
@@ -316,6 +325,14 @@ class ChatPage(Page):
     def _kept_columns(self) -> list[str]:
         kept = [str(name) for name in storage.kept_list(COLUMNS_KEY)]
         return kept if len(kept) == COLUMNS else [preset.name for preset in self.presets.all()[:COLUMNS]]
+
+    def _offer_models(self) -> None:
+        recent = [entry.spec for entry in self._recents.entries]
+        self.columns.offer_models(choices(self._session.spec, recent), self.second.spec)
+
+    def _tell_second(self) -> None:
+        self.columns.show_model(self.second)
+        self.composer.set_answerable(self.second.ready)
 
     def _histories(self) -> list[list[Turn]]:
         branches = self.branches
@@ -336,28 +353,6 @@ class ChatPage(Page):
     def _tell_answering(self) -> None:
         turns = self.branches.tree.turns.values() if self.branches is not None else ()
         self.composer.set_answering(any(self.talk.writes(turn) for turn in turns))
-
-    def _change(
-        self, words: str, away: Callable[[], object], back: Callable[[], object], *, told: str | None = None
-    ) -> None:
-        """Does it, so that it can be undone; with `told` there is a button for that."""
-        try:
-            away()
-        except InvalidInput as error:
-            self._tell_failed(str(error))
-            return
-        self._undo.push(Change(words, back, away, self._tell_failed))
-        if told is not None or words.startswith("deleted"):
-            place = self._undo.index()
-
-            def undo() -> None:
-                if self._undo.index() == place:
-                    self._undo.undo()
-
-            self.notice.tell("info", sentence(words), told or "", action=("Undo", undo))
-
-    def _tell_failed(self, words: str) -> None:
-        self.notice.tell("error", "That was not kept", sentence(words))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

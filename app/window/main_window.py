@@ -213,7 +213,7 @@ class MainWindow(QMainWindow):
     def _make_chat(self) -> ChatPage:
         from app.chat.page import ChatPage
 
-        page = ChatPage(self.session, self.undoing)
+        page = ChatPage(self.session, self.undoing, self.recents)
         page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
         page.inside_asked.connect(lambda: self.show_page(PLAY))
         return page

@@ -65,7 +65,7 @@ class ChatComposer(QFrame):
         self._session, self._counting, self._histories = session, counting, histories
         self.presets: list[Preset] = []
         self.room: Room | None = None
-        self.answering = False
+        self.answering, self._answerable = False, True
         self._adding = asyncio.Lock()
         self.edit = ChatEdit("chat_prompt", 1, 8)
         self.edit.setAccessibleName("Prompt")
@@ -231,6 +231,11 @@ class ChatComposer(QFrame):
         self.answering = answering
         self._tell_state()
 
+    def set_answerable(self, answerable: bool) -> None:
+        """Whether the model of the second column is there."""
+        self._answerable = answerable
+        self._tell_state()
+
     def _tell_state(self, *changed: object) -> None:
         state = self._session.state
         waiting = {
@@ -240,8 +245,9 @@ class ChatComposer(QFrame):
             SessionState.LEASED: "A race is running: stop it on the Compare page first",
         }
         ready = state is SessionState.READY
-        self.send_button.setEnabled(ready and not self.answering)
-        self.send_button.setToolTip(waiting.get(state, "The answer is under way" if self.answering else "Send (Enter)"))
+        self.send_button.setEnabled(ready and self._answerable and not self.answering)
+        words = "The answer is under way" if self.answering else "Send (Enter)"
+        self.send_button.setToolTip(waiting.get(state, words if self._answerable else "The second model is loading"))
         self.stop_button.setEnabled(self.answering)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -42,6 +42,7 @@ class ConversationStore:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.file = path, opened(path)
+        self._known: dict[int, Conversation] = {}  # one object for each, whoever asks
 
     def close(self) -> None:
         self.file.close()
@@ -55,11 +56,11 @@ class ConversationStore:
         asked = [query(word) for word in words.split()]
         if not asked:
             rows = self.file.execute(f"SELECT {columns}, '' FROM conversation c WHERE deleted IS NULL {order}")
-            return [_conversation(row) for row in rows]
+            return [self._conversation(row) for row in rows]
         each = " INTERSECT ".join(["SELECT conversation FROM found WHERE found MATCH ?"] * len(asked))
         text = f"SELECT {columns} FROM conversation c WHERE deleted IS NULL AND id IN ({each}) {order}"
         excerpts = self._excerpts(asked[0])
-        return [_conversation((*row, excerpts.get(row[0]))) for row in self.file.execute(text, asked)]
+        return [self._conversation((*row, excerpts.get(row[0]))) for row in self.file.execute(text, asked)]
 
     def create(self, title: str, columns: Sequence[str]) -> Conversation:
         now = time.time()
@@ -67,7 +68,8 @@ class ConversationStore:
             asked = "INSERT INTO conversation (title, changed, columns) VALUES (?, ?, ?)"
             id = _id(self.file.execute(asked, (title, now, json.dumps(list(columns)))))
             self._index(2 * id + 1, title, id)
-        return Conversation(id, title, False, False, now, tuple(columns))
+        made = self._known[id] = Conversation(id, title, False, False, now, tuple(columns))
+        return made
 
     def save(self, conversation: Conversation) -> None:
         """Its title, whether it is pinned, how it is answered, and where it stands."""
@@ -150,6 +152,14 @@ class ConversationStore:
             remedy = "make room on its disk, or make it writable"
             raise InvalidInput(f"{self.path} cannot be written to ({error}): {remedy}") from error
 
+    def _conversation(self, row: Sequence[Any]) -> Conversation:
+        id, title, named, pinned, changed, columns, beside, ends, excerpt = row
+        if id not in self._known:
+            names, stands = tuple(json.loads(columns)), tuple(json.loads(ends))
+            self._known[id] = Conversation(id, title, bool(named), bool(pinned), changed, names, bool(beside), stands)
+        self._known[id].excerpt = excerpt or ""
+        return self._known[id]
+
     def _excerpts(self, asked: str) -> dict[int, str]:
         """By conversation, where in its turns this stands."""
         text = (
@@ -185,12 +195,6 @@ def _id(cursor: sqlite3.Cursor) -> int:
 def _told(facts: Facts) -> str:
     plain = Facts()
     return json.dumps({name: value for name, value in asdict(facts).items() if value != getattr(plain, name)})
-
-
-def _conversation(row: Sequence[Any]) -> Conversation:
-    id, title, named, pinned, changed, columns, beside, ends, excerpt = row
-    names, stands = tuple(json.loads(columns)), tuple(json.loads(ends))
-    return Conversation(id, title, bool(named), bool(pinned), changed, names, bool(beside), stands, excerpt or "")
 
 
 def _turn(row: Sequence[Any]) -> Turn:

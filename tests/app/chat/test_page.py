@@ -1,5 +1,6 @@
 """The page over a real engine: what is sent, kept, branched, answered side by side, found again."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from app.chat.presets.dialog import PresetDialog
 from app.chat.store.presets import Preset
 from app.chat.store.tree import Role, Turn
 from app.chat.transcript.turn_view import TurnView
+from app.session.recent_models import RecentModels
 from app.session.session import Session
 from app.ui.page import Page
-from engine import SamplingParams
+from engine import ModelSpec, SamplingParams
 from tests.app.conftest import wait_until
 
 WAIT = 30_000
@@ -34,7 +36,7 @@ def opened(qtbot: QtBot, loaded: Session) -> Iterator[Callable[[], ChatPage]]:
         if pages:
             shut(pages[-1])
         undo = QUndoStack()
-        page = ChatPage(loaded, undo)
+        page = ChatPage(loaded, undo, RecentModels())
         undo.setParent(page)
         page.resize(1280, 680)
         page.show()
@@ -55,6 +57,12 @@ def shut(page: ChatPage) -> None:
     wait_until(lambda: not page.talk.busy)
     page.close_down()
     page.hide()
+    wait_until(lambda: not asyncio.all_tasks(asyncio.get_event_loop()))
+
+
+def undo_of(page: ChatPage) -> QUndoStack:
+    (stack,) = page.findChildren(QUndoStack)
+    return stack
 
 
 @pytest.fixture
@@ -187,7 +195,7 @@ def test_a_branch_is_deleted_and_undo_brings_it_back(qtbot: QtBot, page: ChatPag
     assert page.columns.views[0].path == whole[:2]
     page.notice.action.click()
     assert path(page) == whole
-    page._undo.redo()
+    undo_of(page).redo()
     assert path(page) == whole[:2]
 
 
@@ -238,12 +246,12 @@ def test_conversations_are_searched_renamed_pinned_and_deleted(qtbot: QtBot, pag
     page.list.search.clear()
     assert rows.setData(rows.index(1, 0), "  The fox ")
     assert rows.rows[1].title == "The fox"
-    page._on_pin(rows.rows[1])
+    page.list.pin_asked.emit(rows.rows[1])
     assert rows.rows[0].title == "The fox"
     page.delete(rows.rows[0])
     assert [row.title for row in rows.rows] == ["Tell me a story about a whale."]
     for _ in range(3):
-        page._undo.undo()
+        undo_of(page).undo()
     assert [row.title for row in rows.rows] == ["Tell me a story about a whale.", STORY]
 
 
@@ -338,3 +346,66 @@ def test_it_is_a_page_of_the_window(page: ChatPage, tmp_path: Path) -> None:
     assert isinstance(page, Page)
     assert not page.take_file(tmp_path)
     assert page.composer.edit.hasFocus() or page.focusWidget() is page.composer.edit
+
+
+def test_a_second_model_is_loaded_beside_the_first_and_answers_after_it(
+    qtbot: QtBot, page: ChatPage, loaded: Session
+) -> None:
+    brief = SamplingParams(max_tokens=12, temperature=0.0)
+    use(page, Preset("A", "", brief), Preset("B", "", brief))
+    page._offer_models()
+    page.second.choose(ModelSpec("demo", dtype="bfloat16"))
+    assert not page.composer.send_button.isEnabled()
+    qtbot.waitUntil(lambda: page.second.ready, timeout=2 * WAIT)
+    assert "loading" not in page.columns.model.text()
+    second = page.second.session
+    assert second is not None
+    say(qtbot, page, STORY)
+    left, right = path(page)[-1], path(page, 1)[-1]
+    assert left.text
+    assert right.text
+    assert Path(right.facts.run) == second.run_file != loaded.run_file
+    assert second.trace is not None
+    assert right.text == second.trace.requests[right.facts.request].text
+    pid = second.engine_pid
+    page.composer.beside.click()
+    assert page.second.session is None
+    assert pid is not None
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_second_model_that_does_not_fit_is_told_and_the_first_goes_on(
+    qtbot: QtBot, page: ChatPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.chat.second_model.needed_and_free", lambda spec: (9 << 30, 1 << 30))
+    page.second.choose(ModelSpec("demo", dtype="bfloat16"))
+    qtbot.waitUntil(lambda: page.notice.isVisible(), timeout=WAIT)
+    assert "choose a smaller one" in page.notice.text.text()
+    assert page.composer.send_button.isEnabled()
+
+
+def test_an_answer_goes_on_while_another_conversation_is_on_show(qtbot: QtBot, page: ChatPage) -> None:
+    use(page, Preset("Endless", "", LONG))
+    page.send(STORY, [])
+    first, answer = page.conversation, path(page)[-1]
+    assert first is not None
+    page.new_conversation()
+    assert page.composer.send_button.isEnabled()
+    qtbot.waitUntil(lambda: len(answer.text) > 200, timeout=WAIT)
+    page.show_conversation(first)
+    assert page.composer.answering
+    assert len(shown(view(page, answer))) > 200
+    page.give_up()
+    over(qtbot, page)
+
+
+def test_undo_goes_back_to_a_conversation_that_was_left(qtbot: QtBot, page: ChatPage) -> None:
+    say(qtbot, page, STORY)
+    first, whole = page.conversation, path(page)
+    assert first is not None
+    page._on_delete_turn(0, whole[1])
+    page.new_conversation()
+    undo_of(page).undo()
+    page.show_conversation(first)
+    assert path(page) == whole
+    assert shown(view(page, whole[1])) == whole[1].text
