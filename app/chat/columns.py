@@ -16,6 +16,7 @@ from app.ui.layouts import column, held, named, panel, row
 from engine import ModelSpec
 
 NAMES = "AB"
+HEAD = 36  # pixels of the design
 SAME = "same model"
 BESIDE = "Another model for this column: it is loaded beside the first, and answers when that one is done"
 
@@ -43,7 +44,10 @@ class Columns(QWidget):
         self._menu.aboutToShow.connect(self.models_asked)
         self.model.setMenu(self._menu)
         beside: list[list[QWidget]] = [[], [self.model]]
-        self._rows = [held(row(head, None, *more, margins=(16, 8, 8, 0))) for head, more in zip(self._heads, beside)]
+        self._rows = [
+            sized(held(row(head, None, *more, margins=(16, 6, 8, 0))), least_height=HEAD)
+            for head, more in zip(self._heads, beside)
+        ]
         self._panels = [panel(column(head, (view, 1))) for head, view in zip(self._rows, self.views)]
         self.setLayout(row(*((each, 1) for each in self._panels), spacing=8))
         for place, view in enumerate(self.views):
@@ -75,8 +79,9 @@ class Columns(QWidget):
     def show_model(self, second: SecondModel) -> None:
         """What answers the second column, or how far its load is."""
         words = SAME if second.spec is None else spec_words(second.spec)
+        self.model.setToolTip(second.words or BESIDE)
         if not second.ready:
-            words = f"{words} · loading {second.words}".rstrip()
+            words = f"{words} · loading"
         self.model.setText(f"{words}  ▾")
         self.model.setAccessibleName(f"Model of B: {words}")
 

@@ -62,6 +62,8 @@ class ChatPage(Page):
         self._middle.addWidget(self.columns)
         centre = column(self.notice, (self._middle, 1), self.composer, spacing=8)
         self.setLayout(row(self.list, (centre, 1), margins=(8, 8, 8, 8), spacing=8))
+        for view in self.columns.views:
+            view.before = self.list.view
         self._connect()
         self._make_actions()
         self.composer.offer(self.presets.all())

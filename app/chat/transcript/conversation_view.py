@@ -38,6 +38,7 @@ class ConversationView(QScrollArea):
         self._views: dict[int, TurnView] = {}
         self._near: TurnView | None = None
         self._pinned = True
+        self.before: QWidget | None = None  # Tab goes from it to the first turn
         self._left = 0  # pixels below what is read, while turns are added above
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -86,6 +87,7 @@ class ConversationView(QScrollArea):
         for turn in path[-FIRST:]:
             self._build(turn)
         self.tell()
+        self._order()
         if len(self._views) < len(path):
             self._filling.start()
 
@@ -143,6 +145,16 @@ class ConversationView(QScrollArea):
             self._show(self._views[turn.id])
         if not missing:
             self._filling.stop()
+            self._order()
+
+    def _order(self) -> None:
+        """Tab goes through the turns as they stand, each with its buttons."""
+        before = self.before
+        for view in self.views:
+            for widget in (view, *view.deeds.made):
+                if before is not None:
+                    QWidget.setTabOrder(before, widget)
+                before = widget
 
     def _on_scrolled(self, value: int) -> None:
         self._pinned = value >= self.verticalScrollBar().maximum() - theme.px(4)

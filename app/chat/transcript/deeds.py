@@ -1,6 +1,7 @@
 """What can be done with a turn: quiet buttons, made when they are first shown; their room is kept before."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
@@ -13,10 +14,11 @@ LINE, NARROW = 24, 330  # pixels of the design: a line of buttons, and below whi
 
 
 class Deeds(QWidget):
-    def __init__(self, make: Callable[[], dict[str, QPushButton]]) -> None:
-        super().__init__()
+    def __init__(self, owner: QWidget, make: Callable[[], dict[str, QPushButton]]) -> None:
+        """Tab goes from `owner` to them."""
+        super().__init__(owner)
         named(self, "turn_deeds")
-        self._make = make
+        self._owner, self._make = owner, make
         self._made: dict[str, QPushButton] = {}
         self._off: dict[str, bool] = {}
         self._flow = Flow(self)
@@ -35,7 +37,14 @@ class Deeds(QWidget):
                 each.setEnabled(not self._off.get(name))
                 each.setVisible(False)
                 self._flow.addWidget(each)
+            for before, after in pairwise([self._owner, *self._made.values()]):
+                QWidget.setTabOrder(before, after)
         return self._made
+
+    @property
+    def made(self) -> list[QPushButton]:
+        """The buttons, where they are made."""
+        return list(self._made.values())
 
     def enable(self, name: str, on: bool) -> None:
         self._off[name] = not on

@@ -18,6 +18,7 @@ from app.ui.labels import Note, label
 from app.ui.layouts import column, fill, named, row
 from app.ui.line import Parts
 
+SIDE = 10  # pixels left and right, the bar of the focus among them
 WIDE = 620  # from here on, figures and what can be done are on one line
 KEYS = "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, Delete takes out, ← → show variants"
 
@@ -45,7 +46,7 @@ class TurnView(QWidget):
         self.figures = Parts("turn_figures", 12)
         self.error = Note("turn_error", "error")
         self.made = label("", "note", "turn_made")
-        self.deeds = Deeds(self._buttons)
+        self.deeds = Deeds(self, self._buttons)
         self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._last = self._near = False
         self.setMinimumWidth(1)  # the column says how wide it is
@@ -75,12 +76,12 @@ class TurnView(QWidget):
             self.bubble.edited.connect(lambda text: self.edited.emit(self.turn, text))
             self.bubble.editing_changed.connect(self._tell_deeds)
             foot = row(None, self.variants, self.deeds, spacing=4)
-            self.setLayout(column(self.bubble, foot, margins=(0, 2, 0, 2), spacing=2))
+            self.setLayout(column(self.bubble, foot, margins=(SIDE, 2, SIDE, 2), spacing=2))
             return
         assert self.body is not None
         fill(self._foot, (self.figures, 1), row(self.variants, (self.deeds, 1), spacing=4), spacing=2)
         head = row(self.made, None)
-        self.setLayout(column(head, self.body, self.error, self._foot, margins=(0, 2, 0, 2), spacing=6))
+        self.setLayout(column(head, self.body, self.error, self._foot, margins=(SIDE, 2, SIDE, 2), spacing=6))
 
     # -- what it shows --------------------------------------------------------------------------------------------
 

@@ -409,3 +409,18 @@ def test_undo_goes_back_to_a_conversation_that_was_left(qtbot: QtBot, page: Chat
     page.show_conversation(first)
     assert path(page) == whole
     assert shown(view(page, whole[1])) == whole[1].text
+
+
+def test_tab_goes_through_the_turns_to_the_prompt(qtbot: QtBot, page: ChatPage) -> None:
+    say(qtbot, page, STORY)
+    asked, answer = (view(page, turn) for turn in path(page))
+    page.activateWindow()
+    asked.setFocus()
+    visited = []
+    for _ in range(12):
+        widget = QApplication.focusWidget()
+        assert widget is not None
+        visited.append(widget.objectName())
+        QTest.keyClick(widget, Qt.Key.Key_Tab)
+    assert visited[:5] == [asked.objectName(), "turn_edit_button", "turn_copy", "turn_delete", answer.objectName()]
+    assert visited.index("chat_prompt") > visited.index("turn_inside") > 4
