@@ -13,6 +13,7 @@ from app.chat.store.tree import Role, Turn
 from app.chat.transcript.conversation_view import ConversationView
 from app.ui.labels import label
 from app.ui.layouts import column, held, named, panel, row
+from app.ui.zoomed import sized
 from engine import ModelSpec
 
 NAMES = "AB"
