@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.ui import theme
 from app.ui.flow_layout import Flow
 from app.ui.layouts import named
 
-LINE, NARROW = 24, 330  # pixels of the design: a line of buttons, and below which width they need two
+LINE = 24  # pixels of the design
 
 
 class Deeds(QWidget):
@@ -57,7 +56,6 @@ class Deeds(QWidget):
             for each in self.buttons.values():
                 each.setVisible(on)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        lines = 1 if self.width() >= theme.px(NARROW) or len(self._made) < 4 else 2
+    def keep_room(self, lines: int) -> None:
+        """For so many lines of buttons."""
         self.setMinimumHeight(theme.px(LINE) * lines)

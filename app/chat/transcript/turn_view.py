@@ -19,7 +19,7 @@ from app.ui.layouts import column, fill, named, row
 from app.ui.line import Parts
 
 SIDE = 10  # pixels left and right, the bar of the focus among them
-WIDE = 620  # from here on, figures and what can be done are on one line
+WIDE, NARROW = 620, 390  # from here on, figures and what can be done are on one line; on three below it
 KEYS = "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, Delete takes out, ← → show variants"
 
 
@@ -171,6 +171,7 @@ class TurnView(QWidget):
     def _fold(self) -> None:
         ways = QBoxLayout.Direction
         self._foot.setDirection(ways.LeftToRight if self.width() >= theme.px(WIDE) else ways.TopToBottom)
+        self.deeds.keep_room(2 if self.body is not None and self.width() < theme.px(NARROW) else 1)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The focus as a bar at the left."""

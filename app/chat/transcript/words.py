@@ -3,12 +3,12 @@
 from app.chat.store.tree import Facts
 from app.words import duration, number
 
-REASONS = {"stop": "ended by itself", "length": "cut at max tokens", "cancelled": "stopped", "error": "failed"}
 FORMULAS = (
     "From the trace of this request.\n"
     "TTFT = first token − submit\n"
     "tok/s = (tokens − 1) ÷ (last − first token)\n"
-    "in = tokens of the whole prompt: system prompt, conversation and template"
+    "in = tokens of the whole prompt: system prompt, conversation and template\n"
+    "stop = the model ended it, or a stop string; length = cut at max tokens or the context; cancelled = by a person"
 )
 INTERRUPTED = "not finished: the window closed"
 
@@ -25,7 +25,7 @@ def figures(facts: Facts, *, writes: bool) -> list[str]:
     if facts.prompt_tokens:
         parts.append(f"{facts.prompt_tokens:,} in")
     if facts.reason:
-        parts.append(REASONS.get(facts.reason, facts.reason))
+        parts.append(facts.reason)
     elif writes:
         parts.append("answering" if facts.tokens else "waiting")
     elif not facts.error:
