@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtGui import QUndoStack
-
 from app.chat.store.conversations import Conversation, ConversationStore
-from app.ui.banner import Banner
-from app.ui.undo import Change
+from app.ui.banner import Action, Banner
+from app.ui.undo import UndoStack
 from app.words import sentence
 from engine import InvalidInput
 
@@ -18,9 +16,7 @@ Given = tuple[str, bool, bool]  # a title, whether a person gave it, whether it 
 class Changes:
     """`listed` is called when the list of conversations is another."""
 
-    def __init__(
-        self, store: ConversationStore, undo: QUndoStack, notice: Banner, listed: Callable[[], object]
-    ) -> None:
+    def __init__(self, store: ConversationStore, undo: UndoStack, notice: Banner, listed: Callable[[], object]) -> None:
         self._store, self._undo, self._notice, self._listed = store, undo, notice, listed
 
     def rename(self, conversation: Conversation, title: str) -> None:
@@ -35,27 +31,21 @@ class Changes:
 
     def take_away(self, words: str, away: Callable[[], object], back: Callable[[], object], more: str = "") -> None:
         """Does `away`; the notice says so, with `more`, and offers to undo it."""
-        if not self._do(words, away, back):
-            return
-        place = self._undo.index()
-
-        def undo() -> None:
-            if self._undo.index() == place:
-                self._undo.undo()
-
-        self._notice.tell("info", sentence(words), more, action=("Undo", undo))
+        undo = self._do(words, away, back)
+        if undo is not None:
+            self._notice.tell("info", sentence(words), more, action=undo)
 
     def failed(self, words: str) -> None:
         self._notice.tell("error", "That was not kept", sentence(words))
 
-    def _do(self, words: str, act: Callable[[], object], back: Callable[[], object]) -> bool:
+    def _do(self, words: str, act: Callable[[], object], back: Callable[[], object]) -> Action | None:
+        """What undoes it; None where it could not be done."""
         try:
             act()
         except InvalidInput as error:
             self.failed(str(error))
-            return False
-        self._undo.push(Change(words, back, act, self.failed))
-        return True
+            return None
+        return self._undo.did(words, back, act)
 
     def _give(self, words: str, conversation: Conversation, before: Given, after: Given) -> None:
         def give(values: Given) -> None:

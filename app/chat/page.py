@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent, QUndoStack
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
 from app import storage
@@ -28,6 +28,7 @@ from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.layouts import column, row
 from app.ui.page import Page
+from app.ui.undo import UndoStack
 from app.words import sentence
 from engine import InvalidInput
 
@@ -41,7 +42,7 @@ class ChatPage(Page):
 
     inside_asked = Signal(object, int)  # Path of a run, or None; the number of a request in it
 
-    def __init__(self, session: Session, undo: QUndoStack, recents: RecentModels) -> None:
+    def __init__(self, session: Session, undo: UndoStack, recents: RecentModels) -> None:
         super().__init__("chat_page")
         self._session, self._recents = session, recents
         self.notice = Banner()

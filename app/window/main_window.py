@@ -20,6 +20,7 @@ from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
+from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
 from app.window.chat_requests import ChatRequests
 from app.window.notices import Notices
@@ -29,7 +30,6 @@ from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
-from app.window.undoing import Undoing
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -72,7 +72,7 @@ class MainWindow(QMainWindow):
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.undoing = Undoing(self)
+        self.undo = UndoStack(self)
         self.pages = Pages([lambda: self.page, self._make_compare, self._make_models, self._make_chat])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
@@ -127,7 +127,7 @@ class MainWindow(QMainWindow):
         add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
-        self.commands += self.undoing.actions
+        self.commands += self.undo.actions
         self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
@@ -154,7 +154,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*self.undoing.actions, *opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undo.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -189,6 +189,7 @@ class MainWindow(QMainWindow):
         self.top_bar.page_asked.connect(self.show_page)
         self.pages.built.connect(self._on_page_built)
         self.pages.shown.connect(self._on_page_shown)
+        self.undo.failed.connect(lambda words: self.banner.tell("warning", "That cannot be undone", sentence(words)))
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class MainWindow(QMainWindow):
     def _make_chat(self) -> ChatPage:
         from app.chat.page import ChatPage
 
-        page = ChatPage(self.session, self.undoing, self.recents)
+        page = ChatPage(self.session, self.undo, self.recents)
         page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
         page.inside_asked.connect(lambda: self.show_page(PLAY))
         return page

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtGui import QUndoStack
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chat.page import ChatPage
@@ -19,6 +18,7 @@ from app.chat.transcript.turn_view import TurnView
 from app.session.recent_models import RecentModels
 from app.session.session import Session
 from app.ui.page import Page
+from app.ui.undo import UndoStack
 from engine import ModelSpec, SamplingParams
 from tests.app.conftest import wait_until
 
@@ -31,13 +31,13 @@ LONG = SamplingParams(max_tokens=900, temperature=0.0, ignore_eos=True)
 def opened(qtbot: QtBot, loaded: Session) -> Iterator[Callable[[], ChatPage]]:
     """Makes the page, as at a start; the one before it is closed."""
     pages: list[ChatPage] = []
+    window = QWidget()
+    qtbot.addWidget(window)
 
     def open_() -> ChatPage:
         if pages:
             shut(pages[-1])
-        undo = QUndoStack()
-        page = ChatPage(loaded, undo, RecentModels())
-        undo.setParent(page)
+        page = ChatPage(loaded, UndoStack(window), RecentModels())
         page.resize(1280, 680)
         page.show()
         page.enter()
@@ -60,9 +60,8 @@ def shut(page: ChatPage) -> None:
     wait_until(lambda: not asyncio.all_tasks(asyncio.get_event_loop()))
 
 
-def undo_of(page: ChatPage) -> QUndoStack:
-    (stack,) = page.findChildren(QUndoStack)
-    return stack
+def undo_of(page: ChatPage) -> UndoStack:
+    return page.changes._undo
 
 
 @pytest.fixture
