@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -49,6 +50,7 @@ def break_body(path: Path, rng: Random) -> None:
 
 @lru_cache(maxsize=1)
 def _server() -> tuple[Any, asyncio.Runner]:
+    os.environ["BATCHSCOPE_NATIVE"] = "0"  # compiling would take longer than all answers
     from engine.core.engine import Engine
     from engine.serving.app import Gates, make_app
     from engine.serving.service import Service

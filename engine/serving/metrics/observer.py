@@ -16,6 +16,7 @@ REASONS = {
     FinishReason.ERROR: "error",
 }
 CAPACITY = (Refusal.NO_SLOT, Refusal.NO_BLOCKS, Refusal.BUDGET)  # the other reasons are the batching mode's choice
+MOST_LIMIT = 1 << 40  # tokens: some ask for more than a float can hold
 OPEN_CONTEXT = 131_072  # tokens to which counts are told, of a model that does not say
 
 
@@ -64,7 +65,7 @@ class Observer:
                     self._open[record.request] = _Open(record.time, prompt, params.branches)
                     self.samples += params.branches
                     self.ns.add(params.branches)
-                    self.limits.add(params.max_tokens)
+                    self.limits.add(min(params.max_tokens, MOST_LIMIT))
             case Ended():
                 with self.lock:
                     self._end(record)

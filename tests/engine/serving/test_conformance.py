@@ -192,9 +192,10 @@ def test_tokens_are_counted_and_read_as_the_engine_does(http: Any, engine: Engin
 def test_without_a_limit_an_answer_may_fill_the_context(http: Any, engine: EngineProcess) -> None:
     long = [{"role": "user", "content": "fox " * 900}]
     body = {"model": "demo", "messages": long, "temperature": 0, "ignore_eos": True}
-    answer = http.post("/v1/chat/completions", json=body).json()
-    assert answer["choices"][0]["finish_reason"] == "length"
-    assert answer["usage"]["total_tokens"] == 1024
+    for limit in ({}, {"max_tokens": 10**400}):
+        answer = http.post("/v1/chat/completions", json=body | limit).json()
+        assert answer["choices"][0]["finish_reason"] == "length"
+        assert answer["usage"]["total_tokens"] == 1024
 
 
 @pytest.mark.parametrize(
