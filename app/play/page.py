@@ -123,7 +123,10 @@ class PlayPage(QWidget):
             self.table.header.restoreState(columns)
 
     def keep_layout(self) -> None:
-        """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
+        """For the next start: where the docks stand; widths, order and sorting of the table's columns. A page that is
+        not complete has nothing to keep."""
+        if "live" not in self.docks:
+            return
         storage.keep_state(COLUMNS_KEY, self.table.header.saveState())
         storage.keep_state(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QAction, QDesktopServices, QKeySequence
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
 from app.ui import theme
@@ -21,6 +21,7 @@ class WindowActions(QObject):
         self._window = window
         self._palette = CommandPalette(window)
         self.all: list[QAction] = []
+        self.help = QMenu("Help", window)
         theme.changes.theme_changed.connect(self._on_theme)
 
     def add(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
@@ -28,6 +29,12 @@ class WindowActions(QObject):
         action = self.tell(text, "", slot)
         action.setShortcuts([QKeySequence(key) for key in keys])
         self._window.addAction(action)
+        return action
+
+    def add_help(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
+        """An action of the whole window that stands in the menu's Help."""
+        action = self.add(text, slot, *keys)
+        self.help.addAction(action)
         return action
 
     def tell(self, text: str, key: str, slot: Callable[[], object]) -> QAction:
@@ -51,7 +58,7 @@ class WindowActions(QObject):
     def add_window(self) -> None:
         self.full_screen = self.add("Full screen", self._on_full_screen, "F11")
         self.add("Show the folder of runs", self._on_runs_folder)
-        self.keys = self.add("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.all).open(), "F1")
+        self.add_help("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.all).open(), "F1", "?")
         self.quit = self.add("Quit", self._window.close, "Ctrl+Q")
 
     def search(self) -> None:

@@ -16,11 +16,15 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 import resources
-from app import storage
+from app import preferences, storage
 from app.playback.bridge import Bridge
+from app.preferences import KEEP_LOG
+from app.reports.facts import facts_text
+from app.reports.reporting import Reports, reporting
 from app.session.session import Session
 from app.stage.scene import Scene
 from app.ui import style_sheet, theme
+from app.window.incidents import Incidents
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 
@@ -96,16 +100,19 @@ def open_window(
     shown.
     """
     make_application()
+    facts = facts_text(preferences.told())
 
     async def begin_tour(window: MainWindow) -> None:
         await until(lambda: window.session.ready or window.session.closing)
         if not window.session.closing:
             window.touring.take(tour)
 
-    async def live() -> None:
+    async def live(reports: Reports) -> None:
+        reports.unexpected.listen(asyncio.get_running_loop())
         session = Session(in_process=in_process)
         bridge = Bridge()
         window = MainWindow(session, bridge)
+        Incidents(window, reports)
         done = asyncio.get_running_loop().create_future()
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
         if on_made is not None:
@@ -126,6 +133,6 @@ def open_window(
             signal.signal(signal.SIGTERM, previous)
             window.deleteLater()
 
-    with contextlib.suppress(KeyboardInterrupt):
-        qasync.run(live())
+    with contextlib.suppress(KeyboardInterrupt), reporting(storage.data(), facts, log_file=KEEP_LOG.value) as reports:
+        qasync.run(live(reports))
     return 0

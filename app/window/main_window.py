@@ -160,7 +160,8 @@ class MainWindow(QMainWindow):
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
         self.menu.addMenu(scenes)
-        self.menu.addActions([shared.full_screen, shared.settings, shared.keys])
+        self.menu.addActions([shared.full_screen, shared.settings])
+        self.menu.addMenu(shared.help)
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
 

@@ -1,6 +1,7 @@
 """The engine: a model, its scheduler and its runner, stepping on a background thread."""
 
 import contextlib
+import logging
 import threading
 import time
 import weakref
@@ -35,6 +36,8 @@ from engine.runner.launched_step import LaunchedStep
 from engine.scheduler.plan import StepPlan
 from engine.trace.records import Ended, FinishReason, Notice, StepStarted
 from engine.trace.trace import Trace
+
+log = logging.getLogger("engine")
 
 
 class Engine(EngineFace):
@@ -222,6 +225,7 @@ class Engine(EngineFace):
             self.lost = True
             self._stop(str(error))
         except Exception as error:  # a defect of ours
+            log.exception("the engine stopped")
             self._stop(f"the engine stopped: {type(error).__name__}: {error}")
             raise
         return None

@@ -6,7 +6,6 @@ The child says every second that it lives: one that is stopped is not waited for
 """
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -16,17 +15,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
+from engine.core.child_log import Stacks, take_log
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
 from engine.jobs import spawn
@@ -34,10 +33,6 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice
 from engine.trace.trace import Trace
 
-if TYPE_CHECKING:
-    from engine.core.engine import Engine
-
-BATCH_INTERVAL = 0.016  # seconds between batches of records
 CLOSE_TIMEOUT = 10.0  # seconds that a child has to end its requests and itself
 PULSE = 1.0  # seconds between signs of life
 GLANCE = 0.05  # seconds between looks at whether a child has ended
@@ -53,8 +48,8 @@ class EngineProcess(EngineFace):
 
     `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
     far, and `error` says what happened. `restart` is True where that was an error of the GPU which stays with the child
-    ("an illegal memory access"): a fresh process can use the GPU again. Raises InvalidInput and LoadCancelled as Engine
-    does, and EngineDied.
+    ("an illegal memory access"): a fresh process can use the GPU again. What the child logs is logged here. Raises
+    InvalidInput and LoadCancelled as Engine does, and EngineDied.
     """
 
     def __init__(
@@ -81,7 +76,7 @@ class EngineProcess(EngineFace):
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._child = spawn.start("engine.core.process:serve", theirs, cancelled=cancelled)
+            self._child = spawn.start("engine.core.host:serve", theirs, cancelled=cancelled)
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         given = self._connection, weakref.ref(self), self._child
@@ -89,7 +84,8 @@ class EngineProcess(EngineFace):
         letters = self._connection, self._outbox
         self._sender = threading.Thread(target=_deliver, args=letters, name="engine-sender", daemon=True)
         weakref.finalize(self, _let_go, self._outbox)
-        self._send("load", spec, self.config, threads, most_threads)
+        self._stacks = Stacks()
+        self._send("load", spec, self.config, threads, most_threads, self._stacks.path)
         self._receiver.start()
         self._sender.start()
         try:
@@ -217,11 +213,14 @@ class EngineProcess(EngineFace):
                 self._ready.set_exception(error)
             case ("stopped", error, restart):
                 self.error, self.restart = error, restart
+            case ("log", record):
+                take_log(record)
 
     def _answer(self, call: int, result: Any) -> None:
         self._calls.pop(call).set_result(result)
 
     def _child_gone(self, code: int) -> None:
+        self.stacks = self._stacks.close()
         self.alive = False
         if not self._closing and not self.error:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
@@ -275,122 +274,3 @@ def _receive(connection: Connection, weak: weakref.ref[EngineProcess], child: sp
 def _let_go(outbox: SimpleQueue[bytes]) -> None:
     outbox.put(bytes(ForkingPickler.dumps(("close",))))
     outbox.put(b"")
-
-
-# The child.
-
-
-def serve(descriptor: int) -> None:
-    """The child's main: loads, then answers until told to close or the parent is gone."""
-    Host(Connection(descriptor)).main()
-
-
-class Host:
-    """The child's side of the socket."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._send_lock = threading.Lock()
-        self._engine: Engine | None = None
-        self._traces: dict[int, Trace] = {}  # by session, those that have records to be sent
-        self._last = 0
-        self._begun: dict[int, int] = {}  # session: the call to answer when its header is on its way
-        self._current = self._sent = 0  # the session whose records are being sent, and how many were
-        self._closing = threading.Event()
-
-    def main(self) -> None:
-        _, spec, config, threads, most = self._connection.recv()
-        for task in (self._listen, self._pulse):  # before the load, so that a parent that goes away is noticed
-            threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
-        try:
-            from engine.core.engine import Engine
-
-            say = partial(self._send, "progress")
-            self._engine = Engine(spec, config, progress=say, threads=threads, most_threads=most)
-        except (InvalidInput, LoadCancelled) as error:
-            self._send("failed", error)
-            return
-        except Exception as error:
-            self._send("failed", EngineDied(f"loading failed: {type(error).__name__}: {error}"))
-            raise
-        self._traces[0] = self._engine.trace
-        self._drain()
-        self._send("ready", self._engine.card)
-        while not self._closing.wait(BATCH_INTERVAL):
-            alive = self._engine.alive
-            self._drain()
-            if not alive:  # a lost device or a defect of ours ended its thread; the process goes too, and says why
-                self._send("stopped", self._engine.error, self._engine.lost)
-                os._exit(1)
-        self._engine.close()
-        self._drain()
-        os._exit(0)  # nothing is left to say, and the listener would hold the interpreter in its read
-
-    def _send(self, *message: Any) -> None:
-        try:
-            with self._send_lock:
-                self._connection.send(message)
-        except OSError:
-            os._exit(1)  # the parent is gone
-
-    def _drain(self) -> None:
-        """Sends what is new, of one session after another."""
-        while True:
-            session = self._current
-            trace = self._traces[session]
-            last = session == self._last
-            new = trace.since(self._sent)
-            if new:
-                self._sent += len(new)
-                self._send("records", session, new)
-                trace.forget(self._sent)  # nobody here reads it again
-                if session in self._begun:
-                    self._send("begun", self._begun.pop(session), session)
-            elif last:
-                return
-            else:
-                self._current, self._sent = session + 1, 0
-                del self._traces[session]
-
-    def _listen(self) -> None:
-        try:
-            while True:
-                self._act(self._connection.recv())
-        except (EOFError, OSError):
-            os._exit(1)
-        except BaseException as error:  # nobody else would listen
-            self._send("stopped", f"what it was told cannot be read: {type(error).__name__}: {error}", False)
-            os._exit(1)
-
-    def _pulse(self) -> None:
-        while True:
-            self._send("alive")
-            time.sleep(PULSE)
-
-    def _act(self, message: tuple[Any, ...]) -> None:
-        engine = self._engine
-        match message:
-            case ("close",):
-                self._closing.set()
-            case ("cancel", requests, session):
-                if engine is not None and session in (None, self._last):
-                    engine.cancel(requests)
-            case (verb, call, argument):
-                assert engine is not None
-                try:
-                    if verb == "submit":
-                        submissions, more = argument
-                        prepared = engine.prepare(submissions)
-                        self._send("submitted", call, self._last, [p.ticket for p in prepared])
-                        engine.enqueue(prepared, more)
-                    elif verb == "steer":
-                        self._send("steered", call, engine.steer(*argument))
-                    elif verb == "begin":
-                        trace = engine.begin(argument)
-                        self._begun[self._last + 1] = call
-                        self._traces[self._last + 1] = trace
-                        self._last += 1
-                except InvalidInput as error:
-                    self._send("refused", call, error)
-                except BaseException as error:  # a library's panic is no Exception
-                    self._send("refused", call, EngineDied(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,44 @@
+"""All that is kept of what happens, for as long as a window lives."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.reports.crash import CrashReport, left_behind, watched, write_report
+from app.reports.log import Log, kept_log, last_lines
+from app.reports.unexpected import Unexpected
+
+LAST = 60  # lines of the log in a report
+
+
+@dataclass(frozen=True)
+class Reports:
+    """`crashes` of earlier processes that nobody was told of yet; `logs` is None where no file is kept."""
+
+    log: Log
+    unexpected: Unexpected
+    crashes: Sequence[CrashReport]
+    folder: Path
+    logs: Path | None
+    facts: str
+
+    def of_engine(self, words: str, stacks: str) -> CrashReport:
+        """Keeps a report of an engine's death. Raises OSError."""
+        text = "\n\n".join(part for part in (self.facts, words, stacks, *self._last()) if part)
+        return write_report(self.folder, text, time.time())
+
+    def _last(self) -> list[str]:
+        return ["the last of the log:\n" + "\n".join(map(str, self.log.since(0)[-LAST:]))]
+
+
+@contextmanager
+def reporting(data: Path, facts: str, *, log_file: bool) -> Iterator[Reports]:
+    """Logs, hears what nobody else does, and leaves a report should the process end unasked."""
+    folder, logs = data / "crashes", data / "logs"
+    crashes = left_behind(folder, last_lines(logs, LAST))
+    with kept_log(logs if log_file else None) as log:
+        unexpected = Unexpected()
+        with unexpected.heard(), watched(folder, facts, lambda: list(map(str, log.since(0)[-LAST:]))):
+            yield Reports(log, unexpected, crashes, folder, logs if log_file else None, facts)
