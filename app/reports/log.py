@@ -48,6 +48,7 @@ class Log(logging.Handler):
         self._lines: deque[LogLine] = deque(maxlen=most)
         self._guard = threading.Lock()
         self.count = 0  # lines ever written
+        self._file: _File | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -59,6 +60,21 @@ class Log(logging.Handler):
             line = LogLine(self.count, record.created, record.levelno, process, record.name, text, details)
             self._lines.append(line)
             self.count += 1
+
+    def keep_file(self, folder: Path | None) -> None:
+        """Writes a file in this folder from now on; None: no file."""
+        root = logging.getLogger()
+        if self._file is not None:
+            root.removeHandler(self._file)
+            self._file.close()
+            self._file = None
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._file = _file_in(folder)
+                root.addHandler(self._file)
+            except OSError as error:
+                logging.getLogger(__name__).warning("no log file is kept: %s", error)
 
     def since(self, number: int) -> list[LogLine]:
         """The lines from this number on that are still there."""
@@ -93,15 +109,9 @@ def kept_log(folder: Path | None) -> Iterator[Log]:
     before = root.level, logging.raiseExceptions
     aloud = logging.StreamHandler(sys.stderr)
     aloud.setLevel(logging.WARNING)
-    handlers: list[logging.Handler] = [log, aloud]
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handlers.append(_file(folder))
-        except OSError as error:
-            log.handle(_record(f"no log file is kept: {error}"))
-    for handler in handlers:
+    for handler in (log, aloud):
         root.addHandler(handler)
+    log.keep_file(folder)
     root.setLevel(logging.INFO)
     logging.captureWarnings(True)
     logging.raiseExceptions = False
@@ -109,19 +119,16 @@ def kept_log(folder: Path | None) -> Iterator[Log]:
         yield log
     finally:
         logging.captureWarnings(False)
-        for handler in handlers:
+        log.keep_file(None)
+        for handler in (log, aloud):
             root.removeHandler(handler)
             handler.close()
         root.setLevel(before[0])
         logging.raiseExceptions = before[1]
 
 
-def _file(folder: Path) -> _File:
+def _file_in(folder: Path) -> _File:
     handler = _File(log_file(folder), maxBytes=FILE_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=False)
     words = "%(asctime)s %(levelname)-8s %(processName)s %(name)s: %(message)s"
     handler.setFormatter(logging.Formatter(words))
     return handler
-
-
-def _record(text: str) -> logging.LogRecord:
-    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)

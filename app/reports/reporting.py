@@ -15,13 +15,13 @@ LAST = 60  # lines of the log in a report
 
 @dataclass(frozen=True)
 class Reports:
-    """`crashes` of earlier processes that nobody was told of yet; `logs` is None where no file is kept."""
+    """`crashes` of earlier processes that nobody was told of yet; `logs` is the folder of the log's file."""
 
     log: Log
     unexpected: Unexpected
     crashes: Sequence[CrashReport]
     folder: Path
-    logs: Path | None
+    logs: Path
     facts: str
 
     def of_engine(self, words: str, stacks: str) -> CrashReport:
@@ -41,4 +41,4 @@ def reporting(data: Path, facts: str, *, log_file: bool) -> Iterator[Reports]:
     with kept_log(logs if log_file else None) as log:
         unexpected = Unexpected()
         with unexpected.heard(), watched(folder, facts, lambda: list(map(str, log.since(0)[-LAST:]))):
-            yield Reports(log, unexpected, crashes, folder, logs if log_file else None, facts)
+            yield Reports(log, unexpected, crashes, folder, logs, facts)

@@ -85,6 +85,7 @@ class Changes(QObject):
 changes = Changes()
 _choice: Choice = "system"
 _zoom = 1.0
+_stream_font = ""
 
 
 def current() -> Theme:
@@ -122,6 +123,18 @@ def set_zoom(factor: float) -> None:
         changes.theme_changed.emit()
 
 
+def stream_font() -> str:
+    """The family chosen for the streams; "" for the first of `MONO_FAMILIES` that is here."""
+    return _stream_font
+
+
+def set_stream_font(family: str) -> None:
+    global _stream_font
+    if family != _stream_font:
+        _stream_font = family
+        changes.theme_changed.emit()
+
+
 def px(length: float) -> int:
     """A length of the design, in pixels at the current zoom."""
     return max(1, round(length * _zoom)) if length > 0 else 0
@@ -154,7 +167,8 @@ def ui(size: float = 13, weight: int = 400) -> QFont:
 
 def mono(size: float = 12.5, weight: int = 400) -> QFont:
     """The streams' fixed-width font at `size` pixels (before zoom)."""
-    font = _font(_families(MONO_FAMILIES, True), size, weight)
+    chosen = (_stream_font,) if _stream_font else ()
+    font = _font((*chosen, *_families(MONO_FAMILIES, True)), size, weight)
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setFixedPitch(True)
     return font

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QBoxLayout
 
 from app.desktop.log_window import LogWindow
 from app.desktop.report_dialog import ReportDialog
+from app.preferences import KEEP_LOG
 from app.reports.reporting import Reports
 from app.reports.unexpected import Mishap
 from app.ui.banner import Banner
@@ -45,17 +46,21 @@ class Incidents(QObject):
         session.notice_raised.connect(lambda words: log.warning("%s", words))
         session.engine_restarts.connect(lambda words: log.error("%s; the engine is started again", words))
         session.engine_died.connect(self._on_engine_died)
+        KEEP_LOG.on_change(lambda: reports.log.keep_file(self._logs()), self)
         reports.unexpected.happened.connect(self._on_mishap)
         if reports.crashes:
             self._tell_crashes()
 
     def show_log(self) -> None:
         if self._log_window is None:
-            opened = self._log_window = LogWindow(self._window, self._reports.log, self._reports.logs, show_folder)
+            opened = self._log_window = LogWindow(self._window, self._reports.log, self._logs(), show_folder)
             opened.destroyed.connect(self._on_log_closed)
         self._log_window.show()
         self._log_window.raise_()
         self._log_window.activateWindow()
+
+    def _logs(self) -> Path | None:
+        return self._reports.logs if KEEP_LOG.value else None
 
     def _on_log_closed(self) -> None:
         self._log_window = None
