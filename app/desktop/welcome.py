@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 from app.preferences import THEME
 from app.ui import theme
 from app.ui.controls import DropDown, button
-from app.ui.labels import Row, label
+from app.ui.labels import label
 from app.ui.layouts import fill, named, row
 
 WIDE, AROUND = 560, 24  # pixels of the design
@@ -33,7 +33,7 @@ class Welcome(QFrame):
         self._to = to
         self.ways = [button(f"welcome_{at}", words, self._chosen(act)) for at, (words, _, act) in enumerate(ways)]
         self.ways[0].setProperty("role", "primary")
-        self.theme = DropDown("welcome_theme", THEMES)
+        self.theme = DropDown("welcome_theme", THEMES, "Theme")
         self.theme.set_value(THEME.value)
         self.theme.activated.connect(lambda: THEME.set(self.theme.currentData()))
         self.close_button = button("welcome_close", "Close", self.dismiss, role="quiet", tip="Esc")
@@ -46,11 +46,11 @@ class Welcome(QFrame):
             told = label(what, "secondary")
             told.setWordWrap(True)
             lines.append(row((each, 2), (told, 3), spacing=12))
-        chooser = Row("Theme", self.theme)
+        self.theme.setMinimumContentsLength(len(THEMES[0][0]))
+        chooser = row(label("Theme", "secondary"), self.theme, None, spacing=12)
         layout = fill(QVBoxLayout(self), title, about, 8, *lines, 8, margins=(28, 24, 28, 16), spacing=10)
-        fill(layout, row((chooser, 2), ((beside := QWidget()), 3), spacing=12), 4, margins=None)
+        fill(layout, chooser, 4, margins=None)
         fill(layout, row((foot, 1), self.close_button, spacing=12), margins=None)
-        beside.setFixedHeight(1)
         parent.installEventFilter(self)
         theme.changes.theme_changed.connect(self._fit)
         for child in self.findChildren(QWidget):

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 from app.ui import theme
 
 KEPT = 100
+HISTORY_KEYS = ("Ctrl+Up", "Ctrl+Down")  # the one sent before, the one sent after
 
 
 class PromptEdit(QPlainTextEdit):

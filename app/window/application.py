@@ -17,13 +17,15 @@ from PySide6.QtWidgets import QApplication
 
 import resources
 from app import preferences, storage
+from app.desktop.settings.applied import Applied
 from app.playback.bridge import Bridge
 from app.preferences import KEEP_LOG
 from app.reports.facts import facts_text
 from app.reports.reporting import Reports, reporting
 from app.session.session import Session
 from app.stage.scene import Scene
-from app.ui import style_sheet, theme
+from app.ui import style_sheet
+from app.window.greeting import greet
 from app.window.incidents import Incidents
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
@@ -42,10 +44,8 @@ def make_application() -> QApplication:
     app.setDesktopFileName("batchscope")
     app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
     app.setQuitOnLastWindowClosed(False)
-    kept = storage.settings()
-    with contextlib.suppress(ValueError, TypeError):
-        theme.set_theme(str(kept.value("window/theme", "system")))
-        theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))
+    if app.findChild(Applied) is None:
+        Applied(app)
     style_sheet.apply(app)
     return app
 
@@ -85,7 +85,7 @@ async def until(condition: Callable[[], bool], limit: float = math.inf) -> bool:
 
 
 def open_window(
-    spec: ModelSpec,
+    spec: ModelSpec | None,
     config: EngineConfig,
     *,
     in_process: bool = False,
@@ -95,9 +95,9 @@ def open_window(
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
-    `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
-    loaded until it is asked for. `tour` begins when the model is there. `on_made` is handed the window before it is
-    shown.
+    `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
+    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there. `on_made` is handed
+    the window before it is shown.
     """
     make_application()
     facts = facts_text(preferences.told())
@@ -120,6 +120,7 @@ def open_window(
         window.fit_screen()
         window.show()
         window.start(spec, config, run)
+        greet(window, first=run is None and not tour)
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)

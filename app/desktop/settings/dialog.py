@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.controls import button, line_edit
 from app.ui.dialog import Dialog
 from app.ui.labels import Heading, Note
-from app.ui.layouts import Scrolled, column, fill, row
+from app.ui.layouts import Scrolled, column, fill, held, row
 
 WIDE, HIGH = 620, 640  # pixels of the design
 
@@ -46,7 +46,7 @@ class SettingsDialog(Dialog):
         for each in (self.undo, restore):
             each.setAutoDefault(False)
         close.setDefault(True)
-        foot = row(restore, (self.told, 1), self.undo, close, spacing=8)
+        foot = row(restore, (held(row((self.told, 1))), 1), self.undo, close, spacing=8)
         fill(self.column, self.search, (self.area, 1), foot, margins=None)
         self.search.textChanged.connect(self._on_search)
         preferences.changes.changed.connect(self._on_changed)

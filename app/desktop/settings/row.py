@@ -9,7 +9,7 @@ from app.desktop.settings.folder_field import FolderField
 from app.desktop.settings.setting import Choice, Folder, OnOff, Setting, Whole
 from app.ui.controls import DropDown, Number, Switch, button
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill
+from app.ui.layouts import column, fill, held, row
 from app.ui.zoomed import sized
 
 TITLES, CONTROLS = 190, 270  # pixels of the design
@@ -39,7 +39,11 @@ class SettingRow(QWidget):
         top, middle = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignVCenter
         words = sized(QWidget(), width=TITLES)
         fill(QHBoxLayout(words), self.title, margins=(0, 0, 0, 0))
-        beside = fill(QHBoxLayout(), (sized(self.control, width=CONTROLS), 0, middle), self.reset, None, spacing=8)
+        place = sized(held(row(self.control)), width=CONTROLS)
+        if isinstance(self.control, Switch):
+            place = sized(held(row(sized(self.control, width=30), None)), width=CONTROLS)
+        sized(self.note, least_width=CONTROLS)
+        beside = fill(QHBoxLayout(), (place, 0, middle), self.reset, None, spacing=8)
         shown = column(beside, self.note, spacing=2)
         fill(QHBoxLayout(self), (words, 0, top), (shown, 1), margins=(0, 0, 0, 0), spacing=12)
         words.setMinimumHeight(self.control.sizeHint().height())
