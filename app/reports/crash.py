@@ -36,28 +36,37 @@ class CrashReport:
 
 
 @contextmanager
-def watched(folder: Path, facts: str, lines: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """While this lasts, whatever ends the process leaves a report in the folder: `facts` of it and, where Python can
-    still say them, the last `lines` of the log. Nothing is left of an end that was asked for."""
+def watched(folder: Path, facts: Callable[[], str], lines: Callable[[], Sequence[str]]) -> Iterator[Callable[[], None]]:
+    """While this lasts, whatever ends the process leaves a report in the folder: where Python can still say them, with
+    the last `lines` of the log. What it gives writes the `facts` down, which takes a moment; they are in no report of
+    an interpreter that aborts before. Nothing is left of an end that was asked for."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{RUNNING}{os.getpid()}{SUFFIX}"
         file = path.open("w+", encoding="utf-8")
     except OSError:  # a folder that cannot be written to: there will be no report
-        yield
+        yield lambda: None
         return
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(without_names(facts).rstrip() + "\n\n")
-        file.flush()
+        written = False
+
+        def write_facts() -> None:
+            nonlocal written
+            if not written:
+                written = True
+                file.write(without_names(facts()).rstrip() + "\n\n")
+                file.flush()
+
         before = faulthandler.is_enabled()
         faulthandler.enable(file)
         try:
-            yield
+            yield write_facts
         except (KeyboardInterrupt, SystemExit):
             path.unlink(missing_ok=True)
             raise
         except BaseException as error:
+            write_facts()
             told = [*traceback.format_exception(error), "\n", *(f"{line}\n" for line in lines())]
             file.write(without_names("".join(told)))
             file.flush()

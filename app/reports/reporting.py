@@ -1,7 +1,7 @@
 """All that is kept of what happens, for as long as a window lives."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,20 @@ LAST = 60  # lines of the log in a report
 
 @dataclass(frozen=True)
 class Reports:
-    """`crashes` of earlier processes that nobody was told of yet; `logs` is the folder of the log's file."""
+    """`crashes` of earlier processes that nobody was told of yet; `logs` is the folder of the log's file;
+    `write_facts` puts those into the report of this process, once the window has the time."""
 
     log: Log
     unexpected: Unexpected
     crashes: Sequence[CrashReport]
     folder: Path
     logs: Path
-    facts: str
+    facts: Callable[[], str]
+    write_facts: Callable[[], None]
 
     def of_engine(self, words: str, stacks: str) -> CrashReport:
         """Keeps a report of an engine's death. Raises OSError."""
-        text = "\n\n".join(part for part in (self.facts, words, stacks, *self._last()) if part)
+        text = "\n\n".join(part for part in (self.facts(), words, stacks, *self._last()) if part)
         return write_report(self.folder, text, time.time())
 
     def _last(self) -> list[str]:
@@ -34,11 +36,15 @@ class Reports:
 
 
 @contextmanager
-def reporting(data: Path, facts: str, *, log_file: bool) -> Iterator[Reports]:
+def reporting(data: Path, facts: Callable[[], str], *, log_file: bool) -> Iterator[Reports]:
     """Logs, hears what nobody else does, and leaves a report should the process end unasked."""
     folder, logs = data / "crashes", data / "logs"
     crashes = left_behind(folder, last_lines(logs, LAST))
     with kept_log(logs if log_file else None) as log:
         unexpected = Unexpected()
-        with unexpected.heard(), watched(folder, facts, lambda: list(map(str, log.since(0)[-LAST:]))):
-            yield Reports(log, unexpected, crashes, folder, logs, facts)
+
+        def newest() -> list[str]:
+            return list(map(str, log.since(0)[-LAST:]))
+
+        with unexpected.heard(), watched(folder, facts, newest) as write_facts:
+            yield Reports(log, unexpected, crashes, folder, logs, facts, write_facts)

@@ -26,9 +26,11 @@ QT_LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """An error, in a line and whole; `count` is how often it has happened at that place."""
+    """An error, in a line and whole; `notes` are what was added to it, `count` is how often it has happened at that
+    place."""
 
     title: str
+    notes: str
     details: str
     count: int
 
@@ -52,9 +54,11 @@ class Unexpected(QObject):
             count = self._counts[place] = self._counts.get(place, 0) + 1
         if set(str(count)[1:]) - {"0"} or str(count)[0] != "1":
             return
-        title = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+        said = str(error).strip().splitlines()
+        title = ": ".join([type(error).__name__, *said[:1]])
+        notes = " ".join(getattr(error, "__notes__", ()))
         log.error("%s%s", f"{where}: " if where else "", title, exc_info=error)
-        self.happened.emit(Mishap(title, "".join(traceback.format_exception(error)), count))
+        self.happened.emit(Mishap(title, notes, "".join(traceback.format_exception(error)), count))
 
     @contextmanager
     def heard(self) -> Iterator[None]:

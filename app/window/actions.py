@@ -69,7 +69,7 @@ class WindowActions(QObject):
     def add_window(self) -> None:
         self.full_screen = self.add("Full screen", self._on_full_screen, "F11")
         self.add("Show the folder of runs", self._on_runs_folder)
-        self.add_help("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.keys()).open(), "F1", "?")
+        self.add_help("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.key_groups()).open(), "F1", "?")
         self.quit = self.add("Quit", self._window.close, "Ctrl+Q")
 
     def search(self) -> None:
@@ -97,7 +97,7 @@ class WindowActions(QObject):
 
         return sections(self._names)
 
-    def keys(self) -> list[Group]:
+    def key_groups(self) -> list[Group]:
         """Every key of the window, by the place where it is heard."""
         from app.inside.timeline.selection import KEYS
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import qasync
@@ -100,7 +101,6 @@ def open_window(
     the window before it is shown.
     """
     make_application()
-    facts = facts_text(preferences.told())
 
     async def begin_tour(window: MainWindow) -> None:
         await until(lambda: window.session.ready or window.session.closing)
@@ -124,6 +124,7 @@ def open_window(
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)
+        QTimer.singleShot(SETTLED_MS, window, reports.write_facts)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:
             await done
@@ -134,6 +135,10 @@ def open_window(
             signal.signal(signal.SIGTERM, previous)
             window.deleteLater()
 
-    with contextlib.suppress(KeyboardInterrupt), reporting(storage.data(), facts, log_file=KEEP_LOG.value) as reports:
+    with contextlib.suppress(KeyboardInterrupt), _reporting() as reports:
         qasync.run(live(reports))
     return 0
+
+
+def _reporting() -> AbstractContextManager[Reports]:
+    return reporting(storage.data(), lambda: facts_text(preferences.told()), log_file=KEEP_LOG.value)

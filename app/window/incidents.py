@@ -68,7 +68,7 @@ class Incidents(QObject):
     def _on_mishap(self, mishap: Mishap) -> None:
         again = f" It has happened {mishap.count:,} times." if mishap.count > 1 else ""
         title, show = f"Something went wrong: {mishap.title}", ("Show the log", self.show_log)
-        self.banner.tell("error", title, KEPT + again, details=mishap.details, action=show)
+        self.banner.tell("error", title, f"{mishap.notes} {KEPT}{again}".strip(), details=mishap.details, action=show)
 
     def _on_load_failed(self, words: str) -> None:
         if words:

@@ -50,7 +50,12 @@ def _behaviour(pages: Sequence[str]) -> list[Setting]:
     keys: Choices = [("Ctrl Enter", "ctrl+enter"), ("Enter", "enter")]
     return [
         Setting(preferences.FIRST_PAGE, "Page at the start", Choice(lambda: shown)),
-        Setting(preferences.FIRST_MODEL, "Model at the start", Choice(lambda: models), "--model is stronger."),
+        Setting(
+            preferences.FIRST_MODEL,
+            "Model at the start",
+            Choice(lambda: models),
+            "What batchscope --model names goes before this.",
+        ),
         Setting(preferences.SEND_KEY, "Send with", Choice(lambda: keys), "With Enter, Shift Enter begins a line."),
     ]
 
@@ -80,11 +85,11 @@ def _hub() -> list[Setting]:
 
 def _engine() -> list[Setting]:
     cores = os.cpu_count() or 1
-    debug = "For debugging: no process of its own, so that it cannot die alone. From the next load on."
+    debug = "For debugging: an engine that dies then takes the window along. From the next load on."
     threads = "From the next load on."
     return [
         Setting(preferences.THREADS, "Threads on the CPU", Whole(0, cores, "measured at load"), threads),
-        Setting(preferences.IN_PROCESS, "Beside the window", OnOff(), debug),
+        Setting(preferences.IN_PROCESS, "In the window's process", OnOff(), debug),
     ]
 
 

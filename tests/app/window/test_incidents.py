@@ -27,14 +27,18 @@ ABORTS = """
 import os, sys
 from PySide6.QtCore import QTimer
 from app.window.application import open_window
-from engine import EngineConfig, ModelSpec
-open_window(ModelSpec("demo"), EngineConfig(), on_made=lambda window: QTimer.singleShot(0, {end}))
+from app.window.incidents import Incidents
+from engine import EngineConfig
+def end(window):
+    window.findChild(Incidents)._reports.write_facts()
+    ({end})()
+open_window(None, EngineConfig(), on_made=lambda window: QTimer.singleShot(0, lambda: end(window)))
 """
 
 
 @pytest.fixture
 def reports(window: MainWindow) -> Iterator[Reports]:
-    with reporting(storage.data(), "batchscope 1.2", log_file=True) as reports:
+    with reporting(storage.data(), lambda: "batchscope 1.2", log_file=True) as reports:
         yield reports
 
 
@@ -166,7 +170,7 @@ def test_an_end_that_nobody_asked_for_is_told_at_the_next_start(
 ) -> None:
     assert ended_child(end) == code
     window: MainWindow = request.getfixturevalue("window")
-    with reporting(storage.data(), "batchscope 1.2", log_file=True) as reports:
+    with reporting(storage.data(), lambda: "batchscope 1.2", log_file=True) as reports:
         incidents = Incidents(window, reports)
         banner = incidents.banner
         assert banner.isVisible()
@@ -185,7 +189,7 @@ def test_an_end_that_nobody_asked_for_is_told_at_the_next_start(
         assert text.toPlainText() == crash.text.rstrip("\n") or text.toPlainText() == crash.text
         forget.click()
         assert not crash.path.exists()
-    with reporting(storage.data(), "batchscope 1.2", log_file=True) as reports:
+    with reporting(storage.data(), lambda: "batchscope 1.2", log_file=True) as reports:
         assert not reports.crashes, "it is told once"
 
 
@@ -198,7 +202,7 @@ def test_an_engine_that_aborts_leaves_a_report_and_says_where_it_was(
     qtbot: QtBot, request: pytest.FixtureRequest
 ) -> None:
     window: MainWindow = request.getfixturevalue("ready")
-    with reporting(storage.data(), "batchscope 1.2", log_file=True) as reports:
+    with reporting(storage.data(), lambda: "batchscope 1.2", log_file=True) as reports:
         Incidents(window, reports)
         pid = window.session.engine_pid
         assert pid is not None
