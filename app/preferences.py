@@ -1,5 +1,6 @@
 """What a person chooses once: each a key of the settings, with its default, told when it changes."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -9,6 +10,10 @@ from PySide6.QtCore import QObject, Signal
 from app import storage
 
 V = TypeVar("V", bool, int, float, str)
+
+
+def _whole_path(text: str) -> bool:
+    return not text or (os.path.isabs(text) and "\0" not in text)
 
 
 class Changes(QObject):
@@ -101,9 +106,9 @@ STREAM_FONT = Preference("window/stream font", "")
 FIRST_PAGE = Preference("window/first page", "last")
 FIRST_MODEL = Preference("model/first", "demo", allows=("demo", "last", "none").__contains__)
 SEND_KEY = Preference("composer/send key", "ctrl+enter", allows=("ctrl+enter", "enter").__contains__)
-RUNS_FOLDER = Preference(storage.RUNS_FOLDER, "", private=True)
+RUNS_FOLDER = Preference(storage.RUNS_FOLDER, "", private=True, allows=_whole_path)
 RUNS_LIMIT = Preference("runs/limit_bytes", 0, allows=lambda size: size >= 0)
-HUB_FOLDER = Preference("hub/folder", "", private=True)
+HUB_FOLDER = Preference("hub/folder", "", private=True, allows=_whole_path)
 HUB_OFFLINE = Preference("hub/offline", False)
 THREADS = Preference("engine/threads", 0, allows=lambda count: 0 <= count <= 1024)
 IN_PROCESS = Preference("engine/in process", False)

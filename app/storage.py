@@ -49,7 +49,7 @@ def made(folder: Path) -> Path:
 def runs() -> Path:
     """Where runs and races are written: the folder that was chosen, or one of the app's own."""
     chosen = str(settings().value(RUNS_FOLDER, ""))
-    return Path(chosen) if chosen and "\0" not in chosen else data() / "runs"
+    return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen else data() / "runs"
 
 
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:

@@ -1,7 +1,6 @@
 """Preferences that act on the whole process: theme, zoom, motion, the streams' font, the hub."""
 
 import os
-from pathlib import Path
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
@@ -18,10 +17,7 @@ GIVEN = {name: os.environ[name] for name in (CACHE, OFFLINE) if name in os.envir
 
 def apply_hub() -> None:
     """To this process, and to the children that load models."""
-    wanted: dict[str, str | None] = {
-        CACHE: str(Path(HUB_FOLDER.value).expanduser()) if HUB_FOLDER.value else None,
-        OFFLINE: "1" if HUB_OFFLINE.value else None,
-    }
+    wanted: dict[str, str | None] = {CACHE: HUB_FOLDER.value or None, OFFLINE: "1" if HUB_OFFLINE.value else None}
     changed = {name: value for name, value in wanted.items() if name not in GIVEN and os.environ.get(name) != value}
     if changed:
         assume(changed)

@@ -47,15 +47,11 @@ def _appearance() -> list[Setting]:
 def _behaviour(pages: Sequence[str]) -> list[Setting]:
     shown: Choices = [("the last one", "last"), *((page, page) for page in pages)]
     models: Choices = [("the demo model", "demo"), ("the last one", "last"), ("none", "none")]
+    named = "What batchscope --model names goes before this."
     keys: Choices = [("Ctrl Enter", "ctrl+enter"), ("Enter", "enter")]
     return [
         Setting(preferences.FIRST_PAGE, "Page at the start", Choice(lambda: shown)),
-        Setting(
-            preferences.FIRST_MODEL,
-            "Model at the start",
-            Choice(lambda: models),
-            "What batchscope --model names goes before this.",
-        ),
+        Setting(preferences.FIRST_MODEL, "Model at the start", Choice(lambda: models), named),
         Setting(preferences.SEND_KEY, "Send with", Choice(lambda: keys), "With Enter, Shift Enter begins a line."),
     ]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import shiboken6
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -37,7 +38,8 @@ def dialog(window: MainWindow, applied: Applied) -> Iterator[SettingsDialog]:
     dialog = window.findChild(SettingsDialog)
     assert dialog is not None
     yield dialog
-    dialog.accept()
+    if shiboken6.isValid(dialog):
+        dialog.accept()
 
 
 def row_of(dialog: SettingsDialog, preference: Preference) -> SettingRow:

@@ -58,26 +58,28 @@ def test_a_window_of_a_lost_screen_comes_back_and_the_layout_is_reset_with_undo(
     seen = window.geometry() & room
     assert seen.width() >= 80
     assert seen.height() >= 80
-    window.setGeometry(10, 20, 1000, 640)
+    window.setGeometry(10, 20, 780, 600)
     window.page.docks["live"].close()
+    before = window.width(), window.height()
     (reset,) = [a for a in window.commands if a.text().startswith("Put the window and its panels back")]
     reset.trigger()
-    assert (window.width(), window.height()) != (1000, 640)
+    assert (window.width(), window.height()) != before
     assert not window.page.docks["live"].isHidden()
     assert window.banner.title.text() == "The layout was reset"
     window.banner.action.click()
-    assert (window.width(), window.height()) == (1000, 640)
+    assert (window.width(), window.height()) == before
     assert window.page.docks["live"].isHidden()
 
 
 def test_whatever_can_have_the_focus_has_a_name(qtbot: QtBot, window: MainWindow) -> None:
-    window.window_actions.key_groups()  # builds every page
-    hosts: list[QWidget] = [window]
+    hosts: list[tuple[QWidget, int]] = [(window, page) for page in range(window.pages.count())]
     window.window_actions.show_settings()
-    hosts += window.findChildren(QDialog)
-    for host in hosts:
+    hosts += [(dialog, 0) for dialog in window.findChildren(QDialog)]
+    for host, page in hosts:
+        window.show_page(page)
         for widget in host.findChildren(QWidget):
-            if not widget.focusPolicy() & Qt.FocusPolicy.TabFocus or widget.focusProxy() is not None:
+            reached = widget.focusPolicy() & Qt.FocusPolicy.TabFocus and widget.isVisibleTo(host)
+            if not reached or widget.focusProxy() is not None:
                 continue
             inner = not widget.objectName() or widget.objectName().startswith("qt_")
             said = widget.accessibleName() or getattr(widget, "text", lambda: "")()
