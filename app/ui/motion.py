@@ -17,7 +17,7 @@ def set_motion(choice: str) -> None:
         raise ValueError(f"motion={choice!r}: must be system, on or off")
     if choice != _choice:
         _choice = cast(Choice, choice)
-        theme.changes.theme_changed.emit()
+        theme.tell()
 
 
 def moving() -> bool:

@@ -4,6 +4,8 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
@@ -83,9 +85,29 @@ class Changes(QObject):
 
 
 changes = Changes()
+_held: list[bool] = []  # of each `one_change` under way, whether anything changed in it
 _choice: Choice = "system"
 _zoom = 1.0
 _stream_font = ""
+
+
+def tell() -> None:
+    """Something of how all looks is another."""
+    if _held:
+        _held[-1] = True
+    else:
+        changes.theme_changed.emit()
+
+
+@contextmanager
+def one_change() -> Iterator[None]:
+    """However much changes in it, the window is dressed anew once, at its end."""
+    _held.append(False)
+    try:
+        yield
+    finally:
+        if _held.pop():
+            tell()
 
 
 def current() -> Theme:
@@ -107,7 +129,7 @@ def set_theme(name: str) -> None:
         raise ValueError(f"theme={name!r}: must be dark, light or system")
     if name != _choice:
         _choice = cast(Choice, name)
-        changes.theme_changed.emit()
+        tell()
 
 
 def zoom() -> float:
@@ -120,7 +142,7 @@ def set_zoom(factor: float) -> None:
     factor = min(max(factor, ZOOMS[0]), ZOOMS[-1])
     if factor != _zoom:
         _zoom = factor
-        changes.theme_changed.emit()
+        tell()
 
 
 def stream_font() -> str:
@@ -132,7 +154,7 @@ def set_stream_font(family: str) -> None:
     global _stream_font
     if family != _stream_font:
         _stream_font = family
-        changes.theme_changed.emit()
+        tell()
 
 
 def px(length: float) -> int:

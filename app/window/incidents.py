@@ -1,21 +1,25 @@
 """What nobody asked for, told: an error that was not expected, and how the last start ended. And the log."""
 
+from __future__ import annotations
+
 import contextlib
 import logging
 from pathlib import Path
 from time import localtime, strftime
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QBoxLayout
 
-from app.desktop.log_window import LogWindow
-from app.desktop.report_dialog import ReportDialog
 from app.preferences import KEEP_LOG
 from app.reports.reporting import Reports
 from app.reports.unexpected import Mishap
 from app.ui.banner import Banner
 from app.window.main_window import MainWindow
+
+if TYPE_CHECKING:
+    from app.desktop.log_window import LogWindow
 
 log = logging.getLogger("window")
 KEPT = "The window goes on. Texts and runs so far are kept."
@@ -41,7 +45,6 @@ class Incidents(QObject):
         layout.insertWidget(layout.indexOf(window.banner), self.banner)
         window.window_actions.add_help("Log …", self.show_log)
         session = window.session
-        session.model_loaded.connect(lambda card: log.info("%s is loaded", card.name))
         session.load_failed.connect(self._on_load_failed)
         session.notice_raised.connect(lambda words: log.warning("%s", words))
         session.engine_restarts.connect(lambda words: log.error("%s; the engine is started again", words))
@@ -52,6 +55,8 @@ class Incidents(QObject):
             self._tell_crashes()
 
     def show_log(self) -> None:
+        from app.desktop.log_window import LogWindow  # not before the window's first paint
+
         if self._log_window is None:
             opened = self._log_window = LogWindow(self._window, self._reports.log, self._logs(), show_folder)
             opened.destroyed.connect(self._on_log_closed)
@@ -94,6 +99,8 @@ class Incidents(QObject):
         )
 
     def _on_show(self) -> None:
+        from app.desktop.report_dialog import ReportDialog
+
         dialog = ReportDialog(self._window, self._reports.crashes, show_folder)
         dialog.forgotten.connect(self._on_forget)
         dialog.open()

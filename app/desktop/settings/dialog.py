@@ -82,12 +82,14 @@ class SettingsDialog(Dialog):
 
     def _on_restore(self) -> None:
         self._before = preferences.values()
-        preferences.take({})
+        with theme.one_change():
+            preferences.take({})
         self._say("All settings are as they were first." if self._before else "All settings are the defaults already.")
         self.undo.setVisible(bool(self._before))
 
     def _on_undo(self) -> None:
-        preferences.take(self._before)
+        with theme.one_change():
+            preferences.take(self._before)
         self.undo.hide()
         self._say("Your settings are back.")
 
