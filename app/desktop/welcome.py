@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QRect, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QVBoxLayout, QWidget
 
 from app.preferences import THEME
 from app.ui import theme
@@ -24,7 +24,8 @@ Way = tuple[str, str, Callable[[], object]]  # a button's words, what comes of i
 
 
 class Welcome(QFrame):
-    """Lies over its parent until a way is chosen, Esc is pressed, or something is typed, which goes `to`."""
+    """Lies over its parent until a way is chosen, Esc is pressed, the focus goes elsewhere, or something is typed,
+    which goes `to`."""
 
     def __init__(self, parent: QWidget, ways: Sequence[Way], to: QWidget) -> None:
         super().__init__(parent)
@@ -55,6 +56,9 @@ class Welcome(QFrame):
         theme.changes.theme_changed.connect(self._fit)
         for child in self.findChildren(QWidget):
             child.installEventFilter(self)
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        app.focusChanged.connect(self._on_focus)
         self.hide()
 
     def open(self) -> None:
@@ -69,6 +73,14 @@ class Welcome(QFrame):
         """The focus goes where typing goes."""
         self.hide()
         self._to.setFocus()
+
+    def _on_focus(self, before: QWidget | None, now: QWidget | None) -> None:
+        """Whoever goes on elsewhere in the window needs it no more."""
+        around: QObject | None = now
+        while around is not None and around is not self:
+            around = around.parent()
+        if around is None and now is not None and now.window() is self.window():
+            self.hide()
 
     def _chosen(self, act: Callable[[], object]) -> Callable[[], None]:
         def go() -> None:

@@ -170,8 +170,9 @@ def test_the_hub_is_as_it_was_chosen_unless_the_environment_says_otherwise(
 ) -> None:
     from app.desktop.settings import applied as module
     from engine.checkpoints import cache_folder
-    from engine.jobs import assume
+    from engine.jobs import assume, spawn
 
+    monkeypatch.setattr(spawn, "BEGUN", dict(spawn.BEGUN))
     for name in (module.CACHE, module.OFFLINE):
         monkeypatch.setenv(name, "")
         assume({name: None})
