@@ -3,7 +3,6 @@
 import os
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QApplication
 
 from app import preferences
 from app.preferences import HUB_FOLDER, HUB_OFFLINE, MOTION, STREAM_FONT, THEME, ZOOM
@@ -26,7 +25,7 @@ def apply_hub() -> None:
 class Applied(QObject):
     """Applies them now, and each when it changes; what changes theme or zoom by another way is remembered."""
 
-    def __init__(self, parent: QApplication) -> None:
+    def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         preferences.changes.changed.connect(self._on_changed)
         for each in (THEME, ZOOM, MOTION, STREAM_FONT):
