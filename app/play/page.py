@@ -76,6 +76,7 @@ class PlayPage(Page):
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
         self.composer.compression_asked.connect(self.compress)
+        self.composer.undoable.connect(self.undoable)
         self.wall.cards.compression_requested.connect(
             lambda request: self.compress(prompt_of(bridge.requests[request]))
         )
@@ -152,6 +153,18 @@ class PlayPage(Page):
         arrange()
         self.cursor_bar.inside.setChecked(inside)
         storage.settings().setValue(INSIDE_KEY, inside)
+
+    def put_panels_back(self) -> None:
+        """Every dock where it was first."""
+        before, inside = self.area.saveState(LAYOUT_VERSION), self.cursor_bar.inside.isChecked()
+
+        def undo() -> None:
+            self.area.restoreState(before, LAYOUT_VERSION)
+            self.cursor_bar.inside.setChecked(inside)
+
+        self.see_inside(False)
+        if self.area.saveState(LAYOUT_VERSION) != before:
+            self.undoable.emit("put all panels back", undo, lambda: self.see_inside(False))
 
     def show_run(self, name: str, header: Header) -> None:
         """At the left, what a saved run was made with."""

@@ -9,10 +9,10 @@ from app import preferences, storage
 from app.desktop.settings.applied import CACHE, GIVEN, OFFLINE
 from app.desktop.settings.setting import Choice, Choices, Folder, OnOff, Section, Setting, Whole
 from app.ui import theme
-from app.words import bytes_words
 from engine.checkpoints import cache_folder
 
-LIMITS = (0, 1 << 30, 5 << 30, 20 << 30, 100 << 30)  # bytes of runs
+GB = 10**9
+LIMITS = (0, *(count * GB for count in (1, 2, 5, 10, 20, 50, 100)))  # bytes of runs
 
 
 def _fonts() -> Choices:
@@ -57,11 +57,12 @@ def _behaviour(pages: Sequence[str]) -> list[Setting]:
 
 
 def _runs() -> list[Setting]:
-    limits: Choices = [(bytes_words(size) if size else "no limit", size) for size in LIMITS]
+    limits: Choices = [(f"{size // GB} GB" if size else "no limit", size) for size in LIMITS]
+    gone = "Beyond it, the oldest without a tag go when the Runs page is opened."
     stay = "Runs that are there stay where they are."
     return [
         Setting(preferences.RUNS_FOLDER, "Folder", Folder(lambda: str(storage.data() / "runs")), stay),
-        Setting(preferences.RUNS_LIMIT, "Disk they may take", Choice(lambda: limits), "The oldest go first."),
+        Setting(preferences.RUNS_LIMIT, "Disk they may take", Choice(lambda: limits), gone),
     ]
 
 
