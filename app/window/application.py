@@ -92,13 +92,14 @@ def open_window(
     in_process: bool = False,
     run: Path | None = None,
     tour: Sequence[Scene] = (),
+    present: bool = False,
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
-    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there. `on_made` is handed
-    the window before it is shown.
+    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there. `present`: in full screen,
+    for a room. `on_made` is handed the window before it is shown.
     """
     make_application()
 
@@ -120,7 +121,9 @@ def open_window(
         window.fit_screen()
         window.show()
         window.start(spec, config, run)
-        greet(window, first=run is None and not tour)
+        greet(window, first=run is None and not tour and not present)
+        if present:
+            window.presenting.begin()
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)

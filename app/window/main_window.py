@@ -25,9 +25,11 @@ from app.ui.layouts import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
+from app.window.chat_requests import ChatRequests
 from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
+from app.window.presenting import Presenting
 from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
@@ -39,6 +41,7 @@ from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
+    from app.chat.page import ChatPage
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
@@ -47,8 +50,8 @@ if TYPE_CHECKING:
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY = "window/page"
-PLAY, COMPARE, RUNS, MODELS = range(4)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Runs", "Ctrl+3"), ("Models", "Ctrl+4"))
+PLAY, CHAT, COMPARE, RUNS, MODELS = range(5)
+PAGES = tuple((name, f"Ctrl+{i}") for i, name in enumerate(("Play", "Chat", "Compare", "Runs", "Models"), 1))
 
 
 class MainWindow(QMainWindow):
@@ -78,10 +81,12 @@ class MainWindow(QMainWindow):
         self.undo = UndoStack(self)
         parts = session, bridge, self.runs, self.banner, self.undo
         self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
+        makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
+        self.pages = Pages([lambda: self.page, *makers])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
+        self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
         self.window_actions = WindowActions(self, self.pages, [name for name, _ in PAGES])
@@ -126,6 +131,7 @@ class MainWindow(QMainWindow):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
+        add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
@@ -145,6 +151,7 @@ class MainWindow(QMainWindow):
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         add("Compress the prompt …", composer.ask_compression)
         self.tour_action = add("Take the tour", self.touring.ask)
+        self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
         self.reset_action = add("Put all panels back", self.page.put_panels_back)
@@ -169,7 +176,7 @@ class MainWindow(QMainWindow):
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
         self.menu.addMenu(scenes)
-        self.menu.addActions([shared.full_screen, shared.settings])
+        self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings])
         self.menu.addMenu(shared.help)
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
@@ -227,6 +234,14 @@ class MainWindow(QMainWindow):
         self.models.load_asked.connect(self.page.model.load_asked)
         self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
+
+    def _make_chat(self) -> ChatPage:
+        from app.chat.page import ChatPage
+
+        page = ChatPage(self.session, self.undo, self.recents)
+        page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
+        page.inside_asked.connect(lambda: self.show_page(PLAY))
+        return page
 
     def _built_compare(self) -> ComparePage:
         self.pages.build(COMPARE)
@@ -295,7 +310,9 @@ class MainWindow(QMainWindow):
         self.page.see_inside(not self.page.cursor_bar.inside.isChecked())
 
     def _on_escape(self) -> None:
-        if self.touring.on:
+        if self.presenting.on:
+            self.presenting.escape()
+        elif self.touring.on:
             self.touring.leave()
         elif self.runs.reading:
             self.runs.cancel()
@@ -361,6 +378,7 @@ class MainWindow(QMainWindow):
         if not (self.finished or self._closing):
             self._closing = True
             self.runs.cancel()
+            self.presenting.leave()
             self.touring.close_down()
             if self.keeps_layout:
                 self.layout_kept.keep()

@@ -17,7 +17,7 @@ import torch
 
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
 from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost
 from engine.core.inbox import Ask, Inbox
@@ -149,6 +149,15 @@ class Engine(EngineFace):
                 return done.result(timeout=0.2)
         self._check_open()
         return done.result(timeout=0)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        return self.intake.encode(prompt).ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.intake.encode.decode(tokens)
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        return list(map(self._piece, tokens))
 
     def close(self) -> None:
         self._inbox.close()

@@ -1,4 +1,4 @@
-"""The child that hosts an engine for `EngineProcess`."""
+"""The child of an EngineProcess: an Engine, and its side of the socket."""
 
 import logging
 import os
@@ -130,7 +130,9 @@ class Host:
                         self._send("submitted", call, self._last, [p.ticket for p in prepared])
                         engine.enqueue(prepared, more)
                     elif verb == "steer":
-                        self._send("steered", call, engine.steer(*argument))
+                        self._send("told", call, engine.steer(*argument))
+                    elif verb in ("encode", "decode", "pieces"):
+                        self._send("told", call, getattr(engine, verb)(argument))
                     elif verb == "begin":
                         trace = engine.begin(argument)
                         self._begun[self._last + 1] = call

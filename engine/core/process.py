@@ -24,7 +24,7 @@ from typing import Any
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
 from engine.core.child_log import Stacks, take_log
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
@@ -134,6 +134,15 @@ class EngineProcess(EngineFace):
         self.config, self._budget = config, LiveBudget.of(config)
         return trace
 
+    def encode(self, prompt: Prompt) -> list[int]:
+        return list(self._call("encode", plain("prompt", prompt)))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self._call("decode", plain("tokens", list(tokens))))
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        return list(self._call("pieces", plain("tokens", list(tokens))))
+
     def close(self) -> None:
         if not self._closing:
             self._closing = True
@@ -199,8 +208,8 @@ class EngineProcess(EngineFace):
                 self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
                 self._session, self.trace = session, self._of(session)[0]
                 self._answer(call, self.trace)
-            case ("steered", call, budget):
-                self._answer(call, budget)
+            case ("told", call, answer):
+                self._answer(call, answer)
             case ("refused", call, error):
                 if call in self._calls:  # else it had been answered before that failed
                     self._calls.pop(call).set_exception(error)
