@@ -74,7 +74,6 @@ class PlayPage(Page):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
-        bridge.scope.panel_broke.connect(self.failed)
         session.state_changed.connect(self._on_state)
         self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
@@ -159,7 +158,10 @@ class PlayPage(Page):
             self._before = None
 
     def keep_layout(self) -> None:
-        """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
+        """For the next start: where the docks stand; widths, order and sorting of the table's columns. A page that is
+        not complete has nothing to keep."""
+        if "live" not in self.docks:
+            return
         storage.keep_state(COLUMNS_KEY, self.table.header.saveState())
         storage.keep_state(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 

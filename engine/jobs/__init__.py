@@ -2,4 +2,4 @@
 
 from engine.jobs.job import JobDied
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.jobs.spawn import warm_up
+from engine.jobs.spawn import assume, warm_up
