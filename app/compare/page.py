@@ -4,7 +4,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
@@ -18,7 +18,8 @@ from app.compare.race.session import RaceSession
 from app.compare.setup import RaceSetup
 from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
-from app.inside.panel import Insight, InsightPanel
+from app.inside.insights import Insight
+from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import cursor_key
 from app.session.engine_lease import Report
 from app.session.lessee import Phase
@@ -45,6 +46,8 @@ def _report(report: Report, done: int, total: int) -> None:
 
 class ComparePage(QWidget):
     """Builds the panels and joins their signals; holds nothing else."""
+
+    panel_built = Signal(object)  # InsightPanel of a lane
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -254,6 +257,7 @@ class ComparePage(QWidget):
         for view in self.views:
             self._lanes.addWidget(view, 1)
             view.panel_built.connect(self._tell_of)
+            view.panel_built.connect(self.panel_built)
             view.range_changed.connect(self._on_range)
             view.set_view(self.replay.view.currentData())
             self._chart(view.lane)

@@ -65,7 +65,7 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
-        self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
+        self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
@@ -208,6 +208,7 @@ class MainWindow(QMainWindow):
             from app.compare.page import ComparePage
 
             self.compare = ComparePage(self.session)
+            self.exports.figures.offer_race(self.compare)
             self._put_page(COMPARE, self.compare)
         return self.compare
 

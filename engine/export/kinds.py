@@ -31,13 +31,14 @@ KINDS = {
 }
 
 
-def kind_of(path: Path, what: str | None = None) -> str:
-    """The kind of a file, one of `KINDS`: what was said, or what its name tells. Raises InvalidInput."""
+def kind_of(path: Path, what: str | None = None, also: tuple[str, ...] = ()) -> str:
+    """The kind of a file, one of `KINDS`: what was said, or what its name tells. Raises InvalidInput, which names the
+    endings of those, and `also` others that the caller knows."""
     for name, kind in KINDS.items() if what is None else [(what, KINDS[what])]:
         if path.name.endswith(kind.telling if what is None else kind.endings):
             return name
     if what is None:
-        known = dict.fromkeys(ending for kind in KINDS.values() for ending in kind.endings)
+        known = dict.fromkeys([*(ending for kind in KINDS.values() for ending in kind.endings), *also])
         raise InvalidInput(f"{path.name!r} does not tell what to write; its name must end with {_listed(known)}")
     raise InvalidInput(
         f"{what} cannot be written as {path.name!r}; its name must end with {_listed(KINDS[what].endings)}"

@@ -27,6 +27,7 @@ from app.inside.kv_map.words import (
     short_summary_words,
     summary_words,
 )
+from app.inside.look import Look
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
@@ -134,6 +135,10 @@ class KvMap(InsightPanel):
         self.view.table.block_chosen.connect(self.view.grid.point_at)
         self.view.table.block_chosen.connect(self.stale)
         self.view.strips.strip_chosen.connect(scope.select)
+
+    def pose(self, look: Look) -> None:
+        super().pose(look)
+        self.view.words.hide()
 
     def take(self, records: Sequence[Record]) -> None:
         self.history.feed(records)

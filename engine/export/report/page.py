@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import resources
 from engine.compare import Comparison, compare, compare_race
+from engine.export.again import batchscope_version, citation, commands, created
 from engine.export.report import parts
-from engine.export.report.again import batchscope_version, citation, commands, created
 from engine.export.report.series import RunSeries
 from engine.export.report.words import (
     headline,

@@ -60,5 +60,10 @@ def batchscope_version() -> str:
         return ""
 
 
+def made_by() -> str:
+    """ "Batchscope 0.1.0"."""
+    return f"Batchscope {batchscope_version()}".rstrip()
+
+
 def _tex(text: str) -> str:
     return re.sub(r"([&%$#_{}])", r"\\\1", text)

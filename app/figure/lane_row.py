@@ -1,0 +1,130 @@
+"""One lane of a race as a figure shows it: what it is, its slots over time or a panel, its figures up to a moment."""
+
+from math import inf
+
+import numpy as np
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.compare.lanes.figures import LaneFigures
+from app.compare.lanes.mark import LaneMark
+from app.compare.lanes.tally import Figures, LaneTally, finished_words, rate_words, wasted_words
+from app.inside.insights import Insight
+from app.inside.look import Look
+from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.runs import Shade
+from app.inside.timeline.slots import Timeline
+from app.playback.player import Playback, span_of
+from app.playback.scope import Scope
+from app.plot.patterns import Mark
+from app.ui import theme
+from app.ui.labels import label
+from app.ui.layouts import column, row
+from app.ui.line import Line
+from app.words import duration
+from engine import Lane, Trace
+from engine.compare import lane_sentence, lane_title
+from engine.trace import Record
+
+BESIDE = 600  # pixels of the design from which on the figures stand beside the slots
+SLOT, FOOT = 12, 24  # how high a slot is at least, and the axis below them
+MARKS = {Shade.HATCH: Mark.HATCH, Shade.SOLID: Mark.SOLID, Shade.GREY: Mark.GREY}
+MOST_SLOTS = 32  # that make it higher
+
+
+class LaneRow(QWidget):
+    """A finished lane, of which it knows no more than was due at `go`'s moment."""
+
+    def __init__(
+        self, index: int, lane: Lane, trace: Trace, total: int, longest: float, insight: Insight | None = None
+    ) -> None:
+        super().__init__()
+        self.index, self.total, self.longest = index, total, longest
+        self.span, self.figures = span_of(trace), Figures()
+        self._tally = LaneTally()
+        self.playback = Playback(self)
+        self.playback.rewound.connect(self._on_rewound)
+        self.playback.arrived.connect(self._on_arrived)
+        self.scope = Scope(self)
+        self.status = label("", "secondary", "lane_status")
+        self.sentence = Line("lane_sentence", size=12)
+        self.sentence.say(lane_sentence(lane), "")
+        self.brief = Line("lane_brief", size=12)
+        self.panel = LaneFigures(index)
+        head = row(LaneMark(index), label(lane_title(lane), "brand"), 4, (self.sentence, 1), self.status, spacing=6)
+        self.scope.show(trace)
+        self.scope.take_in()
+        self.timeline, self.insight = Timeline(), None
+        self.timeline.empty_text = ""
+        if insight is not None:
+            self.insight = insight.build(self.scope)
+            self.insight.heading.hide()
+        shown = self.insight or self.timeline
+        shown.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        body = row((shown, 1), self.panel, spacing=theme.px(16))
+        self.setLayout(column(head, self.brief, (body, 1), spacing=theme.px(3)))
+        self.playback.show(trace)
+        self.playback.seek(-1.0)
+        self.playback.advance(inf)
+        self.timeline.shared, self.timeline.duration = True, longest
+        self.timeline.set_slots(min(lane.config.slots, max(1, total)))
+        self.timeline.feed(trace.records, self.playback.origin or 0.0)
+        self.timeline.set_range(0.0, longest)
+
+    @property
+    def marks(self) -> set[Mark]:
+        """How its slots are filled, somewhere."""
+        shades = np.unique(self.timeline.cells.shade)
+        return {MARKS.get(shade, Mark.CROSS) for shade in shades.tolist() if shade != Shade.LINE}
+
+    def arrange(self, width: int) -> None:
+        """For so many pixels: figures beside the slots, or in one line above them."""
+        beside = width >= theme.px(BESIDE) and self.insight is None
+        self.panel.setVisible(beside)
+        self.brief.setVisible(not beside)
+
+    def pose(self, look: Look) -> None:
+        if self.insight is not None:
+            self.insight.pose(look)
+            if isinstance(self.insight, TimelinePanel) and look.sight is None:
+                self.insight.view.set_range(0.0, self.longest)
+
+    @property
+    def tall(self) -> int:
+        """Pixels that it would like to be high."""
+        if self.insight is not None:
+            return theme.px(220)
+        return theme.px(28 + FOOT + SLOT * min(max(7, self.timeline.slots), MOST_SLOTS))
+
+    def go(self, clock: float) -> None:
+        """Shows what had happened then; infinite: all of it."""
+        over = clock >= self.span
+        self.playback.seek(inf if over else clock)
+        self.playback.advance(inf)
+        self.figures = self._tally.figures()
+        self.timeline.set_cursor(None if over else clock)
+        self.scope.show_at(inf if over else (self.playback.origin or 0.0) + clock)
+        if self.insight is not None:
+            self.insight.catch_up()
+        self.status.setText(f"done in {duration(self.span)}" if over else f"{clock:.2f} s")
+
+    def compare(self, base: Figures) -> None:
+        """Says its figures, with their ratio to those of the first lane."""
+        rate, ratio, note = self.figures.rate, None, ""
+        if rate and base.rate:
+            ratio = rate / base.rate
+            note = "the first lane" if self.index else "baseline"
+        self.panel.show_figures(self.figures, self.total, ratio, note)
+        words = [f"{rate_words(rate)} tok/s", f"× {ratio:.1f}" if ratio and self.index else ""]
+        facts = [*filter(None, words), wasted_words(self.figures)]
+        self.brief.say(" · ".join((*facts, finished_words(self.figures, self.total))), " · ".join(facts))
+
+    def close_down(self) -> None:
+        if self.insight is not None:
+            self.insight.close_down()
+        self.scope.stop()
+
+    def _on_rewound(self) -> None:
+        self._tally = LaneTally()
+
+    def _on_arrived(self, records: list[Record]) -> None:
+        self._tally.feed(records)
