@@ -7,7 +7,15 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
-from app.compare.lanes.tally import Figures, LaneTally, finished_words, rate_words, wasted_words
+from app.compare.lanes.tally import (
+    Figures,
+    LaneTally,
+    finished_words,
+    rate_words,
+    ttft_words,
+    waste_words,
+    wasted_words,
+)
 from app.inside.insights import Insight
 from app.inside.look import Look
 from app.inside.timeline.panel import TimelinePanel
@@ -25,17 +33,17 @@ from engine import Lane, Trace
 from engine.compare import lane_sentence, lane_title
 from engine.trace import Record
 
-BESIDE = 600  # pixels of the design from which on the figures stand beside the slots
 SLOT, FOOT = 12, 24  # how high a slot is at least, and the axis below them
 MARKS = {Shade.HATCH: Mark.HATCH, Shade.SOLID: Mark.SOLID, Shade.GREY: Mark.GREY}
 MOST_SLOTS = 32  # that make it higher
 
 
 class LaneRow(QWidget):
-    """A finished lane, of which it knows no more than was due at `go`'s moment."""
+    """A finished lane, of which it knows no more than was due at `go`'s moment. Its figures are `large` and beside its
+    slots, or on one line above them."""
 
     def __init__(
-        self, index: int, lane: Lane, trace: Trace, total: int, longest: float, insight: Insight | None = None
+        self, index: int, lane: Lane, trace: Trace, total: int, longest: float, insight: Insight | None, large: bool
     ) -> None:
         super().__init__()
         self.index, self.total, self.longest = index, total, longest
@@ -61,6 +69,8 @@ class LaneRow(QWidget):
         shown = self.insight or self.timeline
         shown.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
         body = row((shown, 1), self.panel, spacing=theme.px(16))
+        self.panel.setVisible(large)
+        self.brief.setVisible(not large)
         self.setLayout(column(head, self.brief, (body, 1), spacing=theme.px(3)))
         self.playback.show(trace)
         self.playback.seek(-1.0)
@@ -75,12 +85,6 @@ class LaneRow(QWidget):
         """How its slots are filled, somewhere."""
         shades = np.unique(self.timeline.cells.shade)
         return {MARKS.get(shade, Mark.CROSS) for shade in shades.tolist() if shade != Shade.LINE}
-
-    def arrange(self, width: int) -> None:
-        """For so many pixels: figures beside the slots, or in one line above them."""
-        beside = width >= theme.px(BESIDE) and self.insight is None
-        self.panel.setVisible(beside)
-        self.brief.setVisible(not beside)
 
     def pose(self, look: Look) -> None:
         if self.insight is not None:
@@ -116,7 +120,9 @@ class LaneRow(QWidget):
         self.panel.show_figures(self.figures, self.total, ratio, note)
         words = [f"{rate_words(rate)} tok/s", f"× {ratio:.1f}" if ratio and self.index else ""]
         facts = [*filter(None, words), wasted_words(self.figures)]
-        self.brief.say(" · ".join((*facts, finished_words(self.figures, self.total))), " · ".join(facts))
+        more = [*facts, ttft_words(self.figures)]
+        most = [*more, waste_words(self.figures), finished_words(self.figures, self.total)]
+        self.brief.say(*(" · ".join(each) for each in (most, more, facts)))
 
     def close_down(self) -> None:
         if self.insight is not None:

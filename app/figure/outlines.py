@@ -7,12 +7,14 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QFont, QPainterPath
 
 SVG = "http://www.w3.org/2000/svg"
+NAMES = {"": SVG, "xlink": "http://www.w3.org/1999/xlink"}  # under others, Qt's own reader finds no picture
 LETTERS = {QPainterPath.ElementType.MoveToElement: "M", QPainterPath.ElementType.LineToElement: "L"}
 
 
 def outlined(svg: str, width: str, height: str) -> str:
     """What QSvgGenerator wrote, at a size with its unit, each text as a path that keeps its words as its label."""
-    ElementTree.register_namespace("", SVG)
+    for prefix, name in NAMES.items():
+        ElementTree.register_namespace(prefix, name)
     root = ElementTree.fromstring(svg)
     root.attrib.update(width=width, height=height)
     for text in root.iter(f"{{{SVG}}}text"):

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import TOKENS, CurveChart
 from app.compare.race.strips import ITL, TTFT, StripChart
-from app.figure.lane_row import BESIDE, LaneRow
+from app.figure.lane_row import LaneRow
 from app.figure.legend import Legend
 from app.figure.subject import Subject
 from app.inside.insights import INSIGHTS
@@ -105,7 +105,8 @@ class RaceShow(QWidget):
         total = sum(a.params.branches for a in race.workload.arrivals)
         played = [(i, traces[0]) for i in range(len(race.lanes)) if (traces := race.traces(i))]
         self.span = max(span_of(trace) for _, trace in played)
-        self.rows = [LaneRow(i, race.lanes[i], trace, total, self.span, insight) for i, trace in played]
+        large = bool(title) and insight is None
+        self.rows = [LaneRow(i, race.lanes[i], trace, total, self.span, insight, large) for i, trace in played]
         self._lanes = [RaceLane(race.names[i], i) for i, _ in played]
         for lane, (_, trace) in zip(self._lanes, played):
             lane.series.feed(trace.records, trace.origin or 0.0)
@@ -136,13 +137,12 @@ class RaceShow(QWidget):
         self.go(inf if look.at is None else look.at)
 
     def arrange(self, width: int) -> int:
-        wide = width >= theme.px(BESIDE)
+        wide = width >= theme.px(WIDE)
         for chart in self.charts[1:]:
             chart.setVisible(wide)
         for chart in self.charts:
             chart.setFixedHeight(theme.px(CHARTS))
         for each in self.rows:
-            each.arrange(width)
             each.setMinimumHeight(each.tall)
         legend = self.legend.sizeHint().height() + theme.px(8) if self.legend is not None else 0
         below = legend + theme.px(CHARTS + 8) if self.charts else 0
