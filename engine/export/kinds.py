@@ -3,10 +3,12 @@
 import os
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.config import InvalidInput
 from engine.export.source import Progress, Source
+from engine.jobs.progress import LoadCancelled
 
 TABLE_ENDINGS = (".csv", ".json", ".parquet")
 
@@ -70,13 +72,19 @@ def export(
         half.unlink(missing_ok=True)
 
 
+def _look(cancelled: threading.Event | None) -> None:
+    """Raises LoadCancelled once it is set."""
+    if cancelled is not None and cancelled.is_set():
+        raise LoadCancelled("the export was cancelled")
+
+
 def _write(source: Source, path: Path, kind: str, progress: Progress | None, cancelled: threading.Event | None) -> None:
     """What writes a kind is imported when it is asked for, so that the window need not wait for it."""
     match kind:
         case "report":
             from engine.export.report import write_report
 
-            write_report(source, path)
+            write_report(source.watched(partial(_look, cancelled)), path)
         case "perfetto":
             from engine.export.chrome_trace import write_chrome_trace
 
