@@ -120,6 +120,8 @@ def parser() -> argparse.ArgumentParser:
     top.set_defaults(command=open_window)
     said = "print the version and exit"
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
+    said = "print how to cite Batchscope, as BibTeX, and exit"
+    top.add_argument("--cite", dest="command", action="store_const", const=print_citation, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
     for name in COMMANDS:
@@ -151,6 +153,13 @@ def print_version(options: argparse.Namespace) -> int:
     from importlib.metadata import version
 
     print("batchscope", version("batchscope"))
+    return 0
+
+
+def print_citation(options: argparse.Namespace) -> int:
+    from engine.export import software_citation
+
+    print(software_citation())
     return 0
 
 

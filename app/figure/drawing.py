@@ -88,6 +88,7 @@ def drawn_film(what: Film, source: Source, path: Path, report: Report) -> None:
     with laid_out(show_of(source, what.subject, told=True)) as show:
         show.arrange(what.size[0])
         show.setFixedSize(*what.size)
+        show.fit(what.size[1])
         show.pose(what.subject.look)
 
         def moment(share: float) -> float:

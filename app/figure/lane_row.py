@@ -16,6 +16,7 @@ from app.compare.lanes.tally import (
     waste_words,
     wasted_words,
 )
+from app.compare.lanes.view import LaneSentence
 from app.inside.insights import Insight
 from app.inside.look import Look
 from app.inside.timeline.panel import TimelinePanel
@@ -28,9 +29,8 @@ from app.ui import theme
 from app.ui.labels import label
 from app.ui.layouts import column, row
 from app.ui.line import Line
-from app.words import duration
-from engine import Lane, Trace
-from engine.compare import lane_sentence, lane_title
+from app.words import duration, sentence
+from engine.compare import RaceResult, lane_sentence, lane_title
 from engine.trace import Record
 
 SLOT, FOOT = 12, 24  # how high a slot is at least, and the axis below them
@@ -42,10 +42,10 @@ class LaneRow(QWidget):
     """A finished lane, of which it knows no more than was due at `go`'s moment. Its figures are `large` and beside its
     slots, or on one line above them."""
 
-    def __init__(
-        self, index: int, lane: Lane, trace: Trace, total: int, longest: float, insight: Insight | None, large: bool
-    ) -> None:
+    def __init__(self, race: RaceResult, index: int, longest: float, insight: Insight | None, large: bool) -> None:
         super().__init__()
+        lane, trace, disturbance = race.lanes[index], race.traces(index)[0], race.disturbance(index)
+        total = sum(arrival.params.branches for arrival in race.workload.arrivals)
         self.index, self.total, self.longest = index, total, longest
         self.span, self.figures = span_of(trace), Figures()
         self._tally = LaneTally()
@@ -54,8 +54,9 @@ class LaneRow(QWidget):
         self.playback.arrived.connect(self._on_arrived)
         self.scope = Scope(self)
         self.status = label("", "secondary", "lane_status")
-        self.sentence = Line("lane_sentence", size=12)
-        self.sentence.say(lane_sentence(lane), "")
+        self.sentence = LaneSentence("lane_sentence", size=12)
+        self.sentence.warns = bool(disturbance)
+        self.sentence.say(sentence(disturbance) or lane_sentence(lane), "")
         self.brief = Line("lane_brief", size=12)
         self.panel = LaneFigures(index)
         head = row(LaneMark(index), label(lane_title(lane), "brand"), 4, (self.sentence, 1), self.status, spacing=6)
@@ -109,7 +110,8 @@ class LaneRow(QWidget):
         self.scope.show_at(inf if over else (self.playback.origin or 0.0) + clock)
         if self.insight is not None:
             self.insight.catch_up()
-        self.status.setText(f"done in {duration(self.span)}" if over else f"{clock:.2f} s")
+        going = "running" if self.panel.isVisibleTo(self) else f"{clock:.2f} s"
+        self.status.setText(f"done in {duration(self.span)}" if over else going)
 
     def compare(self, base: Figures) -> None:
         """Says its figures, with their ratio to those of the first lane."""

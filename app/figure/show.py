@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Protocol
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -32,7 +32,7 @@ AT_THE_END = ("timeline", "roofline", "machine")  # they tell of all the run; ot
 TALL = {"kv_map": (250, 290), "beams": (240, 230), "memory": (270, 230), "roofline": (280, 280), "machine": (300, 270)}
 WIDE = 500  # pixels of the design: from here on the second of two heights
 TALLEST = 720
-CHARTS = 150
+CHARTS, HEAD = 150, 60  # a film has its title above and its verdict below
 MARGIN = 4
 
 
@@ -43,25 +43,19 @@ class Verdict(Line):
         return theme.current().text
 
 
-class Show(Protocol):
-    """`span`: seconds from the first request to the last token."""
+class Clock(Line):
+    """Seconds since the first request, large."""
 
-    span: float
+    def __init__(self) -> None:
+        super().__init__("clock", Qt.AlignmentFlag.AlignRight, size=18, weight=300)
 
-    def arrange(self, width: int) -> int:
-        """Lays everything out for so many pixels; returns how high that wants to be."""
-
-    def pose(self, look: Look) -> None:
-        """As a person saw it, and at that moment."""
-
-    def go(self, clock: float) -> None:
-        """So many seconds after the first request; infinite: the end."""
-
-    def close_down(self) -> None: ...
+    def color(self) -> QColor:
+        return theme.current().text
 
 
 class RunShow(QWidget):
-    """One panel of one run."""
+    """One panel of one run. `span`: seconds from the first request to the last token. `arrange` lays everything out for
+    so many pixels and says how high that wants to be; `go` shows a moment, infinite at the end."""
 
     def __init__(self, trace: Trace, name: str) -> None:
         super().__init__()
@@ -77,6 +71,9 @@ class RunShow(QWidget):
         self.scope.select(look.request)
         usual = inf if self.panel.objectName() in AT_THE_END else busiest([self.trace])
         self.go(usual if look.at is None else look.at)
+
+    def fit(self, height: int) -> None:
+        """It takes what room there is."""
 
     def arrange(self, width: int) -> int:
         narrow, wide = TALL.get(self.panel.objectName(), (TALLEST, TALLEST))
@@ -102,11 +99,10 @@ class RaceShow(QWidget):
     def __init__(self, race: RaceResult, panel: str, title: str = "") -> None:
         super().__init__()
         insight = next((each for each in INSIGHTS if each.name == panel), None)
-        total = sum(a.params.branches for a in race.workload.arrivals)
         played = [(i, traces[0]) for i in range(len(race.lanes)) if (traces := race.traces(i))]
         self.span = max(span_of(trace) for _, trace in played)
         large = bool(title) and insight is None
-        self.rows = [LaneRow(i, race.lanes[i], trace, total, self.span, insight, large) for i, trace in played]
+        self.rows = [LaneRow(race, i, self.span, insight, large) for i, _ in played]
         self._lanes = [RaceLane(race.names[i], i) for i, _ in played]
         for lane, (_, trace) in zip(self._lanes, played):
             lane.series.feed(trace.records, trace.origin or 0.0)
@@ -117,19 +113,16 @@ class RaceShow(QWidget):
             self.charts = tokens, waits, StripChart("race_itl", ITL, self._lanes, logarithmic=True)
         for chart in self.charts:
             chart.span = self.span
-        self.title, self.clock = label(title, "title"), label("", "secondary")
+        self.legend = Legend({mark for each in self.rows for mark in each.marks})
+        self.legend.setVisible(insight is None)
+        self.title, self.clock = label(title, "title"), Clock()
         self.verdict = Verdict("verdict", size=18, weight=600)
-        head = row(self.title, None, self.clock)
-        self.legend = Legend({mark for each in self.rows for mark in each.marks}) if insight is None else None
-        foot = row(*((chart, 1) for chart in self.charts), spacing=theme.px(16))
-        lanes = [(each, 1) for each in self.rows]
-        legend = [] if self.legend is None else [self.legend]
-        self.setLayout(column(head, *lanes, *legend, foot, self.verdict, margins=(MARGIN,) * 4, spacing=theme.px(8)))
-        self.tell(bool(title))
-
-    def tell(self, told: bool) -> None:
         for each in (self.title, self.clock, self.verdict):
-            each.setVisible(told)
+            each.setVisible(bool(title))
+        lanes = [(each, 1) for each in self.rows]
+        charts = row(*((chart, 1) for chart in self.charts), spacing=theme.px(16))
+        head, margins = row(self.title, (self.clock, 1)), 4 * (theme.px(14) if title else MARGIN,)
+        self.setLayout(column(head, *lanes, self.legend, charts, self.verdict, margins=margins, spacing=theme.px(8)))
 
     def pose(self, look: Look) -> None:
         for each in self.rows:
@@ -142,11 +135,13 @@ class RaceShow(QWidget):
             chart.setVisible(wide)
         for chart in self.charts:
             chart.setFixedHeight(theme.px(CHARTS))
-        for each in self.rows:
-            each.setMinimumHeight(each.tall)
-        legend = self.legend.sizeHint().height() + theme.px(8) if self.legend is not None else 0
-        below = legend + theme.px(CHARTS + 8) if self.charts else 0
+        below = self.legend.sizeHint().height() + theme.px(CHARTS + 16) if self.charts else 0
         return sum(each.tall + theme.px(8) for each in self.rows) + below + 2 * MARGIN
+
+    def fit(self, height: int) -> None:
+        """Does without the charts where there is no room for them."""
+        for chart in self.charts if self.arrange(self.width()) + theme.px(HEAD) > height else ():
+            chart.hide()
 
     def go(self, clock: float) -> None:
         over = clock >= self.span
@@ -156,7 +151,7 @@ class RaceShow(QWidget):
             lane.cursor = None if clock >= each.span else clock
         for chart in self.charts:
             chart.update()
-        self.clock.setText(f"{min(clock, self.span):.2f} s")
+        self.clock.say(f"{min(clock, self.span):.2f} s")
         self.verdict.say(self._winner() if over else "")
 
     def _winner(self) -> str:

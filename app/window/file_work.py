@@ -26,6 +26,10 @@ class FileWork(QObject):
         self._work.progressed.connect(self._on_progress)
         self._work.ended.connect(self._on_ended)
 
+    @property
+    def running(self) -> bool:
+        return self._work.running
+
     def write(self, path: Path, work: Work) -> None:
         """Begins `work`, which writes the file; its folder is offered the next time."""
         if self._work.running:

@@ -47,8 +47,8 @@ class RunExport(QObject):
         super().__init__(parent)
         self._session, self._bridge, self._runs, self._banner = session, bridge, runs, banner
         self._race, self._window = race, parent
-        self._files = FileWork(session, banner, self)
-        self.figures = FigureExport(self.source, self._tell_nothing, self._files, page, parent)
+        self.files = FileWork(session, banner, self)
+        self.figures = FigureExport(self.source, self._tell_nothing, self.files, page, parent)
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
         """The words of each kind, and what asks for its file; and what is copied as text."""
@@ -110,4 +110,4 @@ class RunExport(QObject):
         def work(report: Report, cancelled: threading.Event) -> None:
             export(source, path, what, lambda done, total: report(LoadProgress("writing", done, total)), cancelled)
 
-        self._files.write(path, work)
+        self.files.write(path, work)

@@ -172,7 +172,7 @@ class Log(Sequence[Record]):
 
 
 class WatchedLog(Log):
-    """A log's records so far; each time that somebody reads on, `look` is called first, and what it raises ends that."""
+    """A log's records so far; whenever somebody reads on, `look` is called first, and what it raises ends that."""
 
     def __init__(self, log: Log, look: Callable[[], None]) -> None:
         self.__dict__.update(log.__dict__)
