@@ -27,7 +27,7 @@ from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitt
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table
-MOST_DRAWN = 32  # slots that make a figure higher
+MOST_DRAWN, LEAST_DRAWN = 32, 258  # slots that make a figure higher; pixels of the design in which the legend has room
 THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
 COLUMNS = (
     *("step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget"),
@@ -145,7 +145,7 @@ class TimelinePanel(InsightPanel):
 
     @property
     def tall(self) -> int:
-        return theme.px(150 + min(max(7, self.view.slots), MOST_DRAWN) * 12)
+        return theme.px(max(LEAST_DRAWN, 150 + 12 * min(self.view.slots, MOST_DRAWN)))
 
     # -- the trace ------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ def test_it_has_its_frames_lasts_its_seconds_and_ends_as_the_race_did(
     with laid_out(show_of(read(what.subject, lambda progress: None), what.subject, told=True)) as show:
         show.arrange(SIZE[0])
         show.setFixedSize(*SIZE)
+        show.fit(SIZE[1])
         show.pose(what.subject.look)
         show.go(show.span)
         end = picture_of(show)[:, :, 2::-1].astype(int)

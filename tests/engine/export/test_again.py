@@ -12,22 +12,23 @@ import yaml
 
 from app.__main__ import main, parser
 from app.cli.lane_commands import Asked
-from engine import Race, Trace
+from engine import EngineConfig, ModelSpec, Race, Trace
 from engine.compare import LocalHost, RaceResult, save_race
 from engine.export import Source, commands, export
 from engine.export.again import AUTHOR, RELEASED
 
 RACES = (
     "--workload mixed-lengths --count 6 --seed 5 --temperature 0.9 --max-tokens 16 "
-    "--lanes continuous:4:beams=2,static:3:deliver=batch,chunked:4:budget=64:prefix",
+    "--lanes continuous:4:beams=2,static:3:deliver=batch,chunked:4:budget=64:prefix,dynamic:2:wait=0.05",
     "--workload burst --count 5 --n 2 --temperature 1 --top-k 20 --max-tokens 12 --kv-tokens 512 --concurrency 2 "
-    "--lanes continuous:4:kv=int8:block=8,continuous:4:preemption=swap:speculation=ngram:k=3,dynamic:2:wait=0.05",
+    "--lanes continuous:4:kv=int8:block=8,continuous:4:preemption=swap:speculation=ngram:k=3",
 )
 
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[LocalHost]:
     with LocalHost(1) as host:
+        host.open(ModelSpec(), EngineConfig(), lambda progress: None, threading.Event())
         yield host
 
 
@@ -61,6 +62,7 @@ def test_the_commands_of_a_race_and_of_its_runs_give_the_same_tokens(
     played = again(host, Source.read([Path("a race.bsrace")]))
     assert played.lanes == race.lanes
     for lane in range(len(race.lanes)):
+        assert not race.error(lane)
         (one,), (other,) = race.traces(lane), played.traces(lane)
         assert tokens(one) == tokens(other)
         assert any(map(len, tokens(one)[0]))
