@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QLayout, QWidget
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import TOKENS, CurveChart
 from app.compare.race.strips import ITL, TTFT, StripChart
 from app.figure.lane_row import LaneRow
 from app.figure.legend import Legend
-from app.figure.subject import Subject
+from app.figure.subject import RACE, Subject
 from app.inside.insights import INSIGHTS
 from app.inside.look import Look
 from app.playback.player import span_of
@@ -28,7 +29,12 @@ from engine.compare import RaceResult
 from engine.export import Source
 from engine.trace import busiest
 
-AT_THE_END = ("timeline", "roofline", "machine")  # they tell of all the run; others show most where most is computed
+AT_THE_END = (
+    RACE,
+    "timeline",
+    "roofline",
+    "machine",
+)  # they tell of all the run; others show most where most is computed
 TALL = {"kv_map": (250, 290), "beams": (240, 230), "memory": (270, 230), "roofline": (280, 280), "machine": (300, 270)}
 WIDE = 500  # pixels of the design: from here on the second of two heights
 TALLEST = 720
@@ -64,13 +70,14 @@ class RunShow(QWidget):
         self.scope.show(trace)
         self.scope.take_in()
         self.panel = next(each for each in INSIGHTS if each.name == name).build(self.scope)
-        self.setLayout(column((self.panel, 1), margins=(MARGIN,) * 4))
+        body = column((self.panel, 1), margins=(MARGIN,) * 4)
+        body.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # the page says how wide it is
+        self.setLayout(body)
 
     def pose(self, look: Look) -> None:
         self.panel.pose(look)
         self.scope.select(look.request)
-        usual = inf if self.panel.objectName() in AT_THE_END else busiest([self.trace])
-        self.go(usual if look.at is None else look.at)
+        self.go(_moment(self.panel.objectName(), [self.trace]) if look.at is None else look.at)
 
     def fit(self, height: int) -> None:
         """It takes what room there is."""
@@ -100,7 +107,8 @@ class RaceShow(QWidget):
         super().__init__()
         insight = next((each for each in INSIGHTS if each.name == panel), None)
         played = [(i, traces[0]) for i in range(len(race.lanes)) if (traces := race.traces(i))]
-        self.span = max(span_of(trace) for _, trace in played)
+        self._panel, self._traces = panel, [trace for _, trace in played]
+        self.span = max(map(span_of, self._traces))
         large = bool(title) and insight is None
         self.rows = [LaneRow(race, i, self.span, insight, large) for i, _ in played]
         self._lanes = [RaceLane(race.names[i], i) for i, _ in played]
@@ -122,12 +130,14 @@ class RaceShow(QWidget):
         lanes = [(each, 1) for each in self.rows]
         charts = row(*((chart, 1) for chart in self.charts), spacing=theme.px(16))
         head, margins = row(self.title, (self.clock, 1)), 4 * (theme.px(14) if title else MARGIN,)
-        self.setLayout(column(head, *lanes, self.legend, charts, self.verdict, margins=margins, spacing=theme.px(8)))
+        body = column(head, *lanes, self.legend, charts, self.verdict, margins=margins, spacing=theme.px(8))
+        body.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # the page says how wide it is
+        self.setLayout(body)
 
     def pose(self, look: Look) -> None:
         for each in self.rows:
             each.pose(look)
-        self.go(inf if look.at is None else look.at)
+        self.go(_moment(self._panel, self._traces) if look.at is None else look.at)
 
     def arrange(self, width: int) -> int:
         wide = width >= theme.px(WIDE)
@@ -164,6 +174,11 @@ class RaceShow(QWidget):
     def close_down(self) -> None:
         for each in self.rows:
             each.close_down()
+
+
+def _moment(panel: str, traces: Sequence[Trace]) -> float:
+    """At which a panel shows most."""
+    return inf if panel in AT_THE_END else busiest(traces)
 
 
 def show_of(source: Source, subject: Subject, *, told: bool = False) -> RunShow | RaceShow:
