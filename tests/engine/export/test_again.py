@@ -12,7 +12,7 @@ import yaml
 
 from app.__main__ import main, parser
 from app.cli.lane_commands import Asked
-from engine import EngineConfig, ModelSpec, Race, Trace
+from engine import Race, Trace
 from engine.compare import LocalHost, RaceResult, save_race
 from engine.export import Source, commands, export
 from engine.export.again import AUTHOR, RELEASED
@@ -25,10 +25,9 @@ RACES = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def host() -> Iterator[LocalHost]:
     with LocalHost(1) as host:
-        host.open(ModelSpec(), EngineConfig(), lambda progress: None, threading.Event())
         yield host
 
 
