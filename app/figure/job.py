@@ -28,6 +28,7 @@ def draw(what: Figure | Film, path: Path, report: Report | None, cancelled: thre
         sharp, work, told = 1.0, "app.figure.drawing:film", {"film": asdict(what)}
     environment = {"QT_QPA_PLATFORM": "offscreen", "QT_SCALE_FACTOR": f"{sharp:.6f}"}
     try:
+        half.touch()  # here, where it costs no wait
         run_job(work, told | {"path": str(half)}, report, cancelled, environment, light=True)
         half.replace(path)
     except OSError as error:

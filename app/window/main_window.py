@@ -21,9 +21,9 @@ from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.window.actions import WindowActions
+from app.window.export.run_export import RunExport
 from app.window.notices import Notices
 from app.window.pages import Pages
-from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar

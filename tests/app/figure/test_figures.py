@@ -124,6 +124,7 @@ def test_the_command_line_writes_figures_beside_other_files(files: Files, capsys
         (["--to", "x.pdf", "--lane", "1"], "--lane 1: is of a race"),
         (["--to", "x.gif", "--seconds", "900"], "seconds=900: an animation lasts from 0.5 to 120 seconds"),
         (["--to", "x.gif", "--size", "901x600"], "size=901x600: sides are even numbers of pixels"),
+        (["--to", "nowhere/x.pdf"], "cannot write nowhere/x.pdf: No such file or directory"),
         (["--to", "x.gif", "--fps", "0"], "fps=0: must be from 1 to 60"),
     ):
         assert main(["export", str(files.run), *given]) == 2

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from app.figure.drawing import drawn_film, laid_out, read
 from app.figure.film_file import picture_of
@@ -53,6 +54,7 @@ def test_it_has_its_frames_lasts_its_seconds_and_ends_as_the_race_did(
         show.fit(SIZE[1])
         show.pose(what.subject.look)
         show.go(show.span)
+        QApplication.sendPostedEvents()
         end = picture_of(show)[:, :, 2::-1].astype(int)
     assert found[-1].shape == end.shape
     assert np.abs(found[-1] - end).mean() < {".webm": 3.0, ".gif": 2.0, ".webp": 0.01}[ending]

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
-from app.window import run_export
+from app.window.export import run_export
 from app.window.main_window import MainWindow
 from engine import Trace, Workload, parse_lanes, save_trace
 from engine.compare import LaneRun, RaceResult, save_race

@@ -22,7 +22,7 @@ from app.play.page import PlayPage
 from app.session.engine_lease import Report
 from app.ui import theme
 from app.ui.export import FOLDER
-from app.window.file_work import FileWork
+from app.window.export.file_work import FileWork
 from app.words import sentence
 from engine import InvalidInput, save_trace
 from engine.compare import RACE_SUFFIX, save_race
@@ -134,7 +134,7 @@ class FigureExport(QObject):
         self, what: Shown, path: Path, make: Callable[[Subject], Figure | Film], endings: tuple[str, ...]
     ) -> None:
         """Writes the file from a copy of what is on show, which may go on meanwhile."""
-        if path.suffix.lower() not in endings:
+        if path.suffix not in endings:
             self._tell_nothing(f"{path.name!r}: its name must end with {', '.join(endings)}")
             return
 

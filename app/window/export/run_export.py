@@ -19,8 +19,8 @@ from app.session.engine_lease import Report
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.export import FOLDER
-from app.window.figure_export import FigureExport
-from app.window.file_work import FileWork
+from app.window.export.figure_export import FigureExport
+from app.window.export.file_work import FileWork
 from app.window.saved_runs import SavedRuns
 from app.words import sentence
 from engine import InvalidInput
