@@ -14,7 +14,7 @@ from pathlib import Path
 from app.figure.job import draw
 from app.figure.subject import Film, Subject
 from engine import Race, load_workload
-from engine.compare import LocalHost, RaceResult, compare_race, parse_lanes, save_race
+from engine.compare import LocalHost, RaceResult, compare_race, load_race, parse_lanes, save_race
 
 WORKLOAD, COUNT, LANES = "mixed-lengths", 32, "static:8,continuous:8"
 SECONDS, SIZE, FPS = 11.0, (1760, 920), 15  # twice what a page shows, for sharp type
@@ -49,7 +49,8 @@ def main() -> None:
             file, race = Path(folder) / "race.bsrace", play()
             save_race(race, file)
             print(compare_race(race).text())
-        subject = Subject(str(file), title="The same 32 prompts, 8 at a time")
+        prompts = len(load_race(file)[0].workload)
+        subject = Subject(str(file), title=f"The same {prompts} prompts, two ways of batching")
         draw(Film(subject, SECONDS, SIZE, FPS).checked(), given.to, None, None)
     size = given.to.stat().st_size
     print(f"{given.to}: {size:,} bytes")
