@@ -2,7 +2,6 @@
 
 from math import inf
 
-import numpy as np
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.compare.lanes.figures import LaneFigures
@@ -20,11 +19,9 @@ from app.compare.lanes.view import LaneSentence
 from app.inside.insights import Insight
 from app.inside.look import Look
 from app.inside.timeline.panel import TimelinePanel
-from app.inside.timeline.runs import Shade
 from app.inside.timeline.slots import Timeline
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
-from app.plot.patterns import Mark
 from app.ui import theme
 from app.ui.labels import label
 from app.ui.layouts import column, row
@@ -34,7 +31,6 @@ from engine.compare import RaceResult, lane_sentence, lane_title
 from engine.trace import Record
 
 SLOT, FOOT = 12, 24  # how high a slot is at least, and the axis below them
-MARKS = {Shade.HATCH: Mark.HATCH, Shade.SOLID: Mark.SOLID, Shade.GREY: Mark.GREY}
 MOST_SLOTS = 32  # that make it higher
 
 
@@ -80,12 +76,6 @@ class LaneRow(QWidget):
         self.timeline.set_slots(min(lane.config.slots, max(1, total)))
         self.timeline.feed(trace.records, self.playback.origin or 0.0)
         self.timeline.set_range(0.0, longest)
-
-    @property
-    def marks(self) -> set[Mark]:
-        """How its slots are filled, somewhere."""
-        shades = np.unique(self.timeline.cells.shade)
-        return {MARKS.get(shade, Mark.CROSS) for shade in shades.tolist() if shade != Shade.LINE}
 
     def pose(self, look: Look) -> None:
         if self.insight is not None:

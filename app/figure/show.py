@@ -13,10 +13,10 @@ from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import TOKENS, CurveChart
 from app.compare.race.strips import ITL, TTFT, StripChart
 from app.figure.lane_row import LaneRow
-from app.figure.legend import Legend
 from app.figure.subject import RACE, Subject
 from app.inside.insights import INSIGHTS
 from app.inside.look import Look
+from app.inside.timeline.picture.legend import SlotsLegend
 from app.playback.player import span_of
 from app.playback.scope import Scope
 from app.ui import theme
@@ -121,7 +121,7 @@ class RaceShow(QWidget):
             self.charts = tokens, waits, StripChart("race_itl", ITL, self._lanes, logarithmic=True)
         for chart in self.charts:
             chart.span = self.span
-        self.legend = Legend({mark for each in self.rows for mark in each.marks})
+        self.legend = SlotsLegend()
         self.legend.setVisible(insight is None)
         self.title, self.clock = label(title, "title"), Clock()
         self.verdict = Verdict("verdict", size=18, weight=600)
@@ -145,7 +145,7 @@ class RaceShow(QWidget):
             chart.setVisible(wide)
         for chart in self.charts:
             chart.setFixedHeight(theme.px(CHARTS))
-        below = self.legend.sizeHint().height() + theme.px(CHARTS + 16) if self.charts else 0
+        below = self.legend.height() + theme.px(CHARTS + 16) if self.charts else 0
         return sum(each.tall + theme.px(8) for each in self.rows) + below + 2 * MARGIN
 
     def fit(self, height: int) -> None:

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from app.inside.look import Look
 from app.playback.scope import Scope
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.export import ExportMenu, picture_entries, text_entry
 from app.ui.labels import label
 from app.ui.line import Line
@@ -83,6 +84,7 @@ class InsightPanel(QWidget):
         self.head.addWidget(self.heading)
         self.head.addWidget(self.summary, 1)
         self.head.addWidget(self.menu_button)
+        Backstage(self, self.menu_button)
         self.stack = QStackedWidget()
         self.stack.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
         column = QVBoxLayout(self)
@@ -151,8 +153,21 @@ class InsightPanel(QWidget):
     # -- what the scope does --------------------------------------------------------------------------------------
 
     @property
+    def position(self) -> int:
+        """Records that were taken."""
+        return self._position
+
+    @property
     def caught_up(self) -> bool:
         return self._position >= len(self.scope.trace.records)
+
+    @property
+    def _far_behind(self) -> bool:
+        """Whether much of what led to the moment on show is still to be taken."""
+        times, place = self.scope.trace.records.times, self._position
+        if len(times) - place <= FAR_BEHIND:
+            return False
+        return times[min(place + FAR_BEHIND, len(times) - 1)] <= self.scope.moment
 
     def advance(self, deadline: float) -> None:
         """Takes new records until the clock passes the deadline, but a few in any case."""
@@ -166,13 +181,13 @@ class InsightPanel(QWidget):
                 break
         if self._position > begin:
             self._stale = True
-        if end - self._position > FAR_BEHIND:
+        if self._far_behind:
             self.summary.say(f"reading the run · {100 * self._position / end:.0f} %")
 
     def refresh(self) -> bool:
         """Draws, if anything is new and the last drawing is not of just now. Returns whether it drew new records, and
         not only because the cursor moved, which all panels follow at once."""
-        if not self._stale or len(self.scope.trace.records) - self._position > FAR_BEHIND:
+        if not self._stale or self._far_behind:
             return False
         now, moved = perf_counter(), self._moved
         if not moved and now < self._drawn_at + PAUSE:

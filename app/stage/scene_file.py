@@ -21,7 +21,7 @@ LONGEST = 1 << 20  # bytes of a scene
 MOST_COUNT, MOST_TOKENS, MOST_STEPS = 100_000, 1 << 24, 1 << 30
 MOST_SECONDS = 600.0
 _TOLD = ("title", "caption", "question", "answer")
-_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "points")
+_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "notes", "points")
 _POINT = ("on", "words", "at", "step", "request")
 _HEADER = re.compile(r"\s*\[\[?\s*([\w.-]+)\s*\]\]?")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
@@ -96,6 +96,7 @@ def _scene(table: dict[str, Any], path: Path) -> Scene:
         kv_tokens=whole("kv_tokens", table["kv_tokens"], 1, MOST_TOKENS) if "kv_tokens" in table else None,
         beam_width=beams,
         seconds=number("seconds", table.get("seconds", 10.0), 0.1, MOST_SECONDS, "must be from 0.1 to 600 seconds"),
+        notes=text("notes", table.get("notes", "")).strip(),
     )
     return replace(scene, points=tuple(_points(table["points"], scene)))
 

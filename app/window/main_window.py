@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
 from app.play.composer import ENDINGS
@@ -20,10 +20,14 @@ from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
+from app.ui.page import Page
+from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
 from app.window.export.run_export import RunExport
+from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
+from app.window.presenting import Presenting
 from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
@@ -37,12 +41,13 @@ if TYPE_CHECKING:
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
+    from app.runs.page import RunsPage
 
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
-PLAY, COMPARE, MODELS = range(3)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
+PLAY, COMPARE, RUNS, MODELS = range(4)
+PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Runs", "Ctrl+3"), ("Models", "Ctrl+4"))
 
 
 class MainWindow(QMainWindow):
@@ -69,10 +74,14 @@ class MainWindow(QMainWindow):
         self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models])
+        self.undo = UndoStack(self)
+        parts = session, bridge, self.runs, self.banner, self.undo
+        self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
+        self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
+        self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
         self.window_actions = WindowActions(self)
@@ -119,10 +128,12 @@ class MainWindow(QMainWindow):
             self.commands.append(own)
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
+        add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
-        self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
+        self.commands += self.undo.actions
+        self.new_action = add("New session", self.new_session.ask, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
@@ -135,9 +146,10 @@ class MainWindow(QMainWindow):
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         add("Compress the prompt …", composer.ask_compression)
         self.tour_action = add("Take the tour", self.touring.ask)
+        self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
+        self.reset_action = add("Put all panels back", self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         self.window_actions.add_window()
@@ -148,7 +160,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undo.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -158,7 +170,7 @@ class MainWindow(QMainWindow):
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
         self.menu.addMenu(scenes)
-        self.menu.addActions([shared.full_screen, shared.settings, shared.keys])
+        self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings, shared.keys])
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
 
@@ -174,6 +186,7 @@ class MainWindow(QMainWindow):
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
+        self.page.undoable.connect(self.undo.did)
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
@@ -181,6 +194,7 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
+        self.undo.failed.connect(lambda words: self.banner.tell("warning", "That cannot be undone", sentence(words)))
         self.pages.built.connect(self._on_page_built)
         self.pages.shown.connect(self._on_page_shown)
 
@@ -197,6 +211,16 @@ class MainWindow(QMainWindow):
         self.exports.figures.offer_race(self.compare)
         return self.compare
 
+    def _make_runs(self) -> RunsPage:
+        from app.runs.page import RunsPage
+
+        page = RunsPage(self.session, self.undo)
+        page.open_asked.connect(self.open_path)
+        page.compare_asked.connect(self._on_compare_runs)
+        page.export_asked.connect(self.exports.ask_of)
+        page.play_asked.connect(lambda: self.show_page(PLAY))
+        return page
+
     def _make_models(self) -> ModelsPage:
         from app.models.page import ModelsPage
 
@@ -210,8 +234,9 @@ class MainWindow(QMainWindow):
         assert self.compare is not None
         return self.compare
 
-    def _on_page_built(self, page: QWidget) -> None:
+    def _on_page_built(self, page: Page) -> None:
         self.commands.extend(page.actions())
+        page.undoable.connect(self.undo.did)
 
     def _on_page_shown(self, index: int) -> None:
         self.top_bar.show_page(index)
@@ -249,28 +274,6 @@ class MainWindow(QMainWindow):
         """That of the Compare page, where that is on show."""
         return self.compare.race if self.compare is not None and self.compare.isVisible() else None
 
-    def _on_new(self) -> None:
-        if self.runs.running:
-            stop = ("Stop them", self.session.stop)
-            self.banner.tell("warning", "Requests are running", "A new session begins when they are done.", action=stop)
-        else:
-            self.session.start(self._begin_anew())
-
-    async def _begin_anew(self) -> None:
-        """Streams, transcript and charts are empty, on a fresh trace with the model there is; what was on show can be
-        brought back."""
-        session, trace, saved = self.session, self.bridge.trace, self.runs.path
-        file, texts = session.run_file or Path("the session before"), bool(self.bridge.requests)
-        self.runs.cancel()
-        if not await session.begin(session.config):
-            return
-        self.runs.close()
-        self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
-        self.show_page(PLAY)
-        if saved is None and texts:
-            undo = ("Undo", lambda: self.runs.show(trace, file))
-            self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
-
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
         if self.runs.path is not None:
@@ -284,12 +287,18 @@ class MainWindow(QMainWindow):
         self.page.show_engine()
         self._say_state()
 
+    def _on_compare_runs(self, paths: list[Path]) -> None:
+        self.show_page(COMPARE)
+        self._built_compare().open_runs(paths)
+
     def _on_inside(self) -> None:
         self.show_page(PLAY)
         self.page.see_inside(not self.page.cursor_bar.inside.isChecked())
 
     def _on_escape(self) -> None:
-        if self.touring.on:
+        if self.presenting.on:
+            self.presenting.escape()
+        elif self.touring.on:
             self.touring.leave()
         elif self.runs.reading:
             self.runs.cancel()
@@ -355,6 +364,7 @@ class MainWindow(QMainWindow):
         if not (self.finished or self._closing):
             self._closing = True
             self.runs.cancel()
+            self.presenting.leave()
             self.touring.close_down()
             if self.keeps_layout:
                 storage.keep_state(GEOMETRY_KEY, self.saveGeometry())

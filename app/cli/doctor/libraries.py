@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from app.cli.doctor.finding import NO_MODEL, NO_WINDOW, Finding, Status, missing
 
+NO_SERVER = "`batchscope serve` is refused"
 COSTS = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors", "psutil"), NO_MODEL),
     **dict.fromkeys(("pyside6-essentials", "pyqtgraph", "qasync"), NO_WINDOW),
@@ -26,9 +27,11 @@ COSTS = {
     "pyarrow": "runs are not exported as Parquet",
     "pandas": "a notebook gets no tables of a trace",
     "av": "no animation of a run or race is written",
+    **dict.fromkeys(("starlette", "uvicorn", "uvloop", "httptools"), NO_SERVER),
+    **dict.fromkeys(("pydantic", "pyjwt", "prometheus-client"), NO_SERVER),
 }
 
-EXTRAS = ("awq", "torchao", "constrained", "export", "video")
+EXTRAS = ("awq", "torchao", "constrained", "export", "video", "serve")
 
 
 def requirements() -> list[Requirement]:
