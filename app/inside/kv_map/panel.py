@@ -54,6 +54,7 @@ class KvPicture(Painted):
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._said = self._short = ""
+        self.still = False  # nobody points at it: no room is kept for words that come and go
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
         for each in (self.nothing, self.grid, self.strips):
@@ -89,7 +90,7 @@ class KvPicture(Painted):
         label, words = self.words, self._said
         lines = 3 if self.height() >= theme.px(TALL) and not theme.presenting() else 1
         label.ensurePolished()
-        label.setVisible(bool(words) or not theme.presenting())
+        label.setVisible(bool(words) or not (theme.presenting() or self.still))
         room = lines * label.fontMetrics().lineSpacing() + 2
         label.setFixedHeight(room)
         flags = int(Qt.TextFlag.TextWordWrap.value)
@@ -139,7 +140,7 @@ class KvMap(InsightPanel):
 
     def pose(self, look: Look) -> None:
         super().pose(look)
-        self.view.words.hide()
+        self.view.still = True
 
     def take(self, records: Sequence[Record]) -> None:
         self.history.feed(records)
@@ -192,7 +193,7 @@ class KvMap(InsightPanel):
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words, short = ("", "") if theme.presenting() else (HINT, SHORT_HINT)
+        words, short = ("", "") if theme.presenting() or self.posed else (HINT, SHORT_HINT)
         if 0 <= grid.pointed < state.blocks:
             words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:
