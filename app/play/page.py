@@ -256,6 +256,10 @@ class PlayPage(Page):
         self._on_opened(request)
         self.transcript.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
+    def open_request(self, request: int) -> None:
+        """Selects it in all panels, as soon as its record is there."""
+        self._on_created(request)
+
     def _on_created(self, request: int) -> None:
         self._awaited = request
         self._on_records()

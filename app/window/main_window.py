@@ -23,6 +23,7 @@ from app.ui.layouts import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
+from app.window.chat_requests import ChatRequests
 from app.window.export.run_export import RunExport
 from app.window.new_session import NewSession
 from app.window.notices import Notices
@@ -38,6 +39,7 @@ from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
+    from app.chat.page import ChatPage
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
-PLAY, COMPARE, RUNS, MODELS = range(4)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Runs", "Ctrl+3"), ("Models", "Ctrl+4"))
+PLAY, CHAT, COMPARE, RUNS, MODELS = range(5)
+PAGES = tuple((name, f"Ctrl+{i}") for i, name in enumerate(("Play", "Chat", "Compare", "Runs", "Models"), 1))
 
 
 class MainWindow(QMainWindow):
@@ -77,7 +79,8 @@ class MainWindow(QMainWindow):
         self.undo = UndoStack(self)
         parts = session, bridge, self.runs, self.banner, self.undo
         self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_runs, self._make_models])
+        makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
+        self.pages = Pages([lambda: self.page, *makers])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
@@ -127,6 +130,7 @@ class MainWindow(QMainWindow):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
+        add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
@@ -228,6 +232,14 @@ class MainWindow(QMainWindow):
         self.models.load_asked.connect(self.page.model.load_asked)
         self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
+
+    def _make_chat(self) -> ChatPage:
+        from app.chat.page import ChatPage
+
+        page = ChatPage(self.session, self.undo, self.recents)
+        page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
+        page.inside_asked.connect(lambda: self.show_page(PLAY))
+        return page
 
     def _built_compare(self) -> ComparePage:
         self.pages.build(COMPARE)
