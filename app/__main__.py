@@ -129,6 +129,8 @@ def parser() -> argparse.ArgumentParser:
         act = desktop_entry(name)
         top.add_argument(f"--{name}-desktop", dest="command", action="store_const", const=act, help=does)
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
+    said = "print how to cite Batchscope, as BibTeX, and exit"
+    top.add_argument("--cite", dest="command", action="store_const", const=print_citation, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
     for name in COMMANDS:
@@ -174,6 +176,13 @@ def print_version(options: argparse.Namespace) -> int:
     from importlib.metadata import version
 
     print("batchscope", version("batchscope"))
+    return 0
+
+
+def print_citation(options: argparse.Namespace) -> int:
+    from engine.export import software_citation
+
+    print(software_citation())
     return 0
 
 

@@ -8,8 +8,9 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.inside.insights import INSIGHTS
 from app.inside.on_demand import InsightPlace
-from app.inside.panel import INSIGHTS, InsightPanel
+from app.inside.panel import InsightPanel
 from app.play.composer import Composer
 from app.play.last_run import LastRun
 from app.play.layout import AREAS, LAYOUT_VERSION, RIGHT, PlayLayout, dock_host
@@ -45,6 +46,7 @@ class PlayPage(Page):
 
     told = Signal(str)  # something was done, in words
     failed = Signal(str)
+    panel_built = Signal(object)  # InsightPanel
 
     def __init__(self, session: Session, bridge: Bridge) -> None:
         super().__init__("play_page")
@@ -221,6 +223,7 @@ class PlayPage(Page):
 
     def _on_built(self, panel: InsightPanel) -> None:
         self._tell_titles()
+        self.panel_built.emit(panel)
         panel.done.connect(self.told)
         panel.failed.connect(self.failed)
 

@@ -26,11 +26,11 @@ from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
 from app.window.chat_requests import ChatRequests
+from app.window.export.run_export import RunExport
 from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
 from app.window.presenting import Presenting
-from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
@@ -75,7 +75,7 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
-        self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
+        self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
@@ -215,6 +215,7 @@ class MainWindow(QMainWindow):
         from app.compare.page import ComparePage
 
         self.compare = ComparePage(self.session)
+        self.exports.figures.offer_race(self.compare)
         return self.compare
 
     def _make_runs(self) -> RunsPage:
