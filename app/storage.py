@@ -16,6 +16,7 @@ from engine.trace import RUN_SUFFIX
 
 ORGANIZATION = "Batchscope"
 DIGEST = 8  # bytes
+RUNS_FOLDER = "runs/folder"  # the key of the chosen one
 
 
 def data() -> Path:
@@ -46,7 +47,9 @@ def made(folder: Path) -> Path:
 
 
 def runs() -> Path:
-    return data() / "runs"
+    """Where runs and races are written: the folder that was chosen, or one of the app's own."""
+    chosen = str(settings().value(RUNS_FOLDER, ""))
+    return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen else data() / "runs"
 
 
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:
