@@ -79,7 +79,7 @@ def test_a_runs_panel_moves_too_and_its_file_says_how_to_make_it_again(files: Fi
         assert "batchscope export foxes.bsrun" in file.metadata["COMMENT"]
         assert file.metadata["title"] == "foxes"
     found, _ = pictures(tmp_path / "a.webm")
-    assert np.abs(found[0] - found[len(found) // 2]).mean() > 0.5
+    assert max(np.abs(found[0] - frame).mean() for frame in found) > 0.3
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
