@@ -84,11 +84,21 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Stopped as why:
         return _ended(str(why), why.status)
     except ImportError as error:
+        if words := _without_engine(error):
+            return _ended(words, 2)
         if "cannot open shared object file" not in str(error):
             raise
         from app.cli.doctor.qt import qt_failure
 
         return _ended(qt_failure(str(error)).words, 2)
+
+
+def _without_engine(error: ImportError) -> str:
+    """Why this needs what the viewer has not, or ""."""
+    from engine.jobs import engine_missing
+
+    own = (error.name or "").partition(".")[0] in ("app", "engine", "resources")
+    return engine_missing() if isinstance(error, ModuleNotFoundError) and not own else ""
 
 
 class Parser(argparse.ArgumentParser):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,13 @@ def made(folder: Path) -> Path:
     return folder
 
 
+def beside() -> Path | None:
+    """The folder of the program, where that is the viewer's bundle: a speaker puts runs there."""
+    return Path(sys.executable).parent if getattr(sys, "frozen", False) else None
+
+
 def runs() -> Path:
-    return data() / "runs"
+    return beside() or data() / "runs"
 
 
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
-from app.compare.choice import choice_of
+from app.compare.choice import RaceChoice, choice_of
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
 from app.compare.race.lane_show import LaneShow
@@ -33,7 +33,7 @@ from app.ui.layouts import Scrolled, column, discard, held, named
 from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RACE_SUFFIX, RaceResult, load_race
-from engine.jobs import LoadProgress
+from engine.jobs import LoadProgress, engine_missing
 
 FOUR_CHARTS = 920  # pixels of the design
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
@@ -191,6 +191,12 @@ class ComparePage(QWidget):
         work.ended.connect(work.deleteLater)
         work.start(lambda report, cancelled: load_race(path, partial(_report, report), cancelled))
 
+    def show_race(self, result: RaceResult, choice: RaceChoice, path: Path) -> None:
+        """A race that was read from a file, as if it had just ended, and the choice it was begun with."""
+        self.setup.show_sweep(False)
+        self.setup.take(choice)
+        self.race.open(result, choice.to_json(), path)
+
     def close_file(self) -> None:
         """Ends the reading under way."""
         if self._work is not None:
@@ -207,9 +213,7 @@ class ComparePage(QWidget):
             self.notice.tell("error", "The race was not opened", sentence(outcome.error))
         elif not outcome.cancelled and not (self.race.busy or self.sweep.busy):
             result, asked = outcome.result
-            self.setup.show_sweep(False)
-            self.setup.take(choice_of(result, asked, self.setup.choice))
-            self.race.open(result, asked, path)
+            self.show_race(result, choice_of(result, asked, self.setup.choice), path)
             self.notice.tell("info", f"A saved race: {path.stem}", "Space plays it; Race runs it once more.")
 
     def _save_race(self, path: Path) -> None:
@@ -233,7 +237,10 @@ class ComparePage(QWidget):
 
     def _on_phase(self) -> None:
         ending = not self.running and (self.race.busy or self.sweep.busy)
-        self.race_action.setEnabled(not (self.running or ending))
+        begins = not (self.running or ending or engine_missing())
+        for start in (self.race_action, self.start_button):
+            start.setEnabled(begins)
+            start.setToolTip(sentence(engine_missing()))
         self.stop_action.setEnabled(self.running)
         self.replay_action.setEnabled(self.race.can_replay)
         self.save_action.setEnabled(self.race.file is not None)

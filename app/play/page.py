@@ -16,7 +16,7 @@ from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
 from app.play.setup.run import RunSetup
 from app.play.setup.sampling import SamplingPanel
-from app.play.streams.cards import EMPTY, LOADING, NO_MODEL
+from app.play.streams.cards import EMPTY, LOADING, NO_MODEL, VIEWER
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.playback.cursor_bar import CursorBar, cursor_key
@@ -26,6 +26,7 @@ from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column, held
 from engine.config import Prompt
+from engine.jobs import engine_missing
 from engine.trace import Header, RequestView
 
 LAYOUT_KEY = "play/layout"
@@ -83,7 +84,8 @@ class PlayPage(QWidget):
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
     def _on_state(self, state: SessionState) -> None:
-        self.wall.cards.say_empty({SessionState.EMPTY: NO_MODEL, SessionState.LOADING: LOADING}.get(state, EMPTY))
+        no_model = VIEWER if engine_missing() else NO_MODEL
+        self.wall.cards.say_empty({SessionState.EMPTY: no_model, SessionState.LOADING: LOADING}.get(state, EMPTY))
         loaded = self._state is SessionState.LOADING and state is SessionState.READY
         self._state = state
         if loaded and self.window().focusWidget() is self.model.load:  # which would unload what is just there

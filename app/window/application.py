@@ -87,19 +87,25 @@ def open_window(
     in_process: bool = False,
     run: Path | None = None,
     tour: Sequence[Scene] = (),
+    recorded: bool = False,
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
-    loaded until it is asked for. `tour` begins when the model is there. `on_made` is handed the window before it is
-    shown.
+    loaded until it is asked for. `tour` begins when the model is there; where it is `recorded`, at once and without
+    one. `on_made` is handed the window before it is shown.
     """
     make_application()
 
     async def begin_tour(window: MainWindow) -> None:
-        await until(lambda: window.session.ready or window.session.closing)
-        if not window.session.closing:
+        session, failed = window.session, list[str]()
+        session.load_failed.connect(failed.append)
+        await until(
+            lambda: session.ready or bool(failed) or session.closing or (recorded and "live" in window.page.docks)
+        )
+        if not session.closing:
+            window.touring.recorded = recorded
             window.touring.take(tour)
 
     async def live() -> None:
@@ -112,7 +118,7 @@ def open_window(
             on_made(window)
         window.fit_screen()
         window.show()
-        window.start(spec, config, run)
+        window.start(spec, config, run, loads=not recorded)
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)

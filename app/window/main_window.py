@@ -27,6 +27,7 @@ from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
+from app.window.viewer import Viewer
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -66,6 +67,7 @@ class MainWindow(QMainWindow):
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
+        self.viewer = Viewer(self.banner, lambda: self.runs.ask(self, self.open_path), self.open_path)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
@@ -83,8 +85,7 @@ class MainWindow(QMainWindow):
         self._connect()
         self._say_state()
         self.resize(*FIRST_SIZE)
-        geometry = storage.kept_state(GEOMETRY_KEY)
-        if geometry is not None:
+        if (geometry := storage.kept_state(GEOMETRY_KEY)) is not None:
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
 
@@ -92,7 +93,7 @@ class MainWindow(QMainWindow):
         """No larger than the screen it will be on, with room for the frame around it."""
         self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
-    def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
+    def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None, loads: bool = True) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
         self.page.model.set_spec(spec)
         self.page.batching.set_config(config)
@@ -106,7 +107,7 @@ class MainWindow(QMainWindow):
                 self.show_page(names.index(kept))
             if run is not None:
                 self.open_path(run)
-            else:
+            elif loads and not self.viewer.begin():
                 self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
@@ -122,7 +123,7 @@ class MainWindow(QMainWindow):
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
-        add("Search for a model …", self._on_find_model)
+        runs_models = [self.models_action, add("Search for a model …", self._on_find_model)]
         add("Stop, or cancel the load", self._on_escape, "Esc")
         self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
@@ -130,12 +131,12 @@ class MainWindow(QMainWindow):
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
         self.export_actions = [add(words, ask) for words, ask in self.exports.actions()]
-        add("Open a model folder …", model.choose_folder)
+        runs_models.append(add("Open a model folder …", model.choose_folder))
         add("Take prompts from a file …", composer.choose_file)
-        add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
+        load_demo = add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
         self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
-        add("Compress the prompt …", composer.ask_compression)
+        runs_models += [self.new_action, load_demo, add("Compress the prompt …", composer.ask_compression)]
         self.tour_action = add("Take the tour", self.touring.ask)
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
@@ -143,6 +144,7 @@ class MainWindow(QMainWindow):
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         self.window_actions.add_window()
+        self.viewer.restrict(*runs_models, self.top_bar.pages.button(MODELS), composer.compress)
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
