@@ -29,7 +29,8 @@ from app.ui.banner import Banner
 from app.ui.controls import button
 from app.ui.export import Entry, ExportMenu, Table, table_entries, table_menu, write_drawing, write_picture
 from app.ui.labels import label
-from app.ui.layouts import Scrolled, column, discard, held, named
+from app.ui.layouts import Scrolled, column, discard, held
+from app.ui.page import Page
 from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RACE_SUFFIX, RaceResult, load_race
@@ -43,12 +44,11 @@ def _report(report: Report, done: int, total: int) -> None:
     report(LoadProgress("reading", done, total))
 
 
-class ComparePage(QWidget):
+class ComparePage(Page):
     """Builds the panels and joins their signals; holds nothing else."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__()
-        named(self, "compare_page", "page")
+        super().__init__("compare_page")
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
@@ -172,8 +172,25 @@ class ComparePage(QWidget):
             if lessee.running:
                 lessee.stop()
 
+    def give_up(self) -> bool:
+        if self.reading:
+            self.close_file()
+        elif self.running:
+            self.stop()
+        else:
+            return False
+        return True
+
+    def take_file(self, path: Path) -> bool:
+        """A file of prompts is a workload."""
+        if path.is_dir():
+            return False
+        if not self.running:
+            self.setup.open_file(path)
+        return True
+
     def close_down(self) -> None:
-        """The window closes: what runs is ended, no frame follows."""
+        """What runs is ended, no frame follows."""
         self.close_file()
         self.race.close()
         self.sweep.close()

@@ -191,7 +191,7 @@ class ModelsList(QFrame):
             add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
         menu.addSeparator()
         add("Add a folder…", self.choose_folder)
-        add("Look again at what is here\tF5", self.rescan_asked.emit)
+        add("Look again at what is here\tCtrl+R", self.rescan_asked.emit)
         if self.rows.items(Section.RECENT):
             add("Forget all recent models", self.clear_asked.emit)
         return menu

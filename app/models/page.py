@@ -26,6 +26,7 @@ from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.layouts import Scrolled, column, panel, row
+from app.ui.page import Page
 from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine import ModelSpec
@@ -35,16 +36,14 @@ from engine.trace import ModelCard
 LIST, SHARE = 340, 0.36  # width of the list in pixels of the design, and its most of the page
 
 
-class ModelsPage(QWidget):
+class ModelsPage(Page):
     """Builds the panels, joins their signals, and knows which model is chosen."""
 
     load_asked = Signal(object)  # ModelSpec
     loaded = Signal(object)  # ModelCard of a load that was asked for here
 
     def __init__(self, session: Session, recents: RecentModels) -> None:
-        super().__init__()
-        self.setObjectName("models_page")
-        self.setProperty("role", "page")
+        super().__init__("models_page")
         self._session, self.recents = session, recents
         self.downloads = Downloads(session, self)
         self.rows = ModelRows(session)
@@ -74,7 +73,7 @@ class ModelsPage(QWidget):
 
     def _make_actions(self) -> None:
         self.search_action = self._action("Search for a model", self.start_search, "Ctrl+F")
-        self.rescan_action = self._action("Look again at the models that are here", self.rescan, "F5")
+        self.rescan_action = self._action("Look again at the models that are here", self.rescan, "Ctrl+R")
         self._action("Add a model folder …", self.list.choose_folder)
         self._action("Forget all recent models", self.recents.clear)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
@@ -143,7 +142,6 @@ class ModelsPage(QWidget):
     # -- what a person does ---------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """The page comes on show."""
         if not self._begun:
             self._begun = True
             self.library.rescan()
@@ -155,7 +153,7 @@ class ModelsPage(QWidget):
         self.list.search.selectAll()
 
     def rescan(self) -> None:
-        """F5: looks at this machine anew, and asks the hub again what it would not tell."""
+        """Looks at this machine anew, and asks the hub again what it would not tell."""
         self.library.rescan()
         self.finder.ask_again()
 
@@ -166,8 +164,21 @@ class ModelsPage(QWidget):
         self._wanted = (Section.FOLDERS.value, str(folder.expanduser().absolute()), None)
         self.library.rescan()
 
+    def give_up(self) -> bool:
+        measuring = self.quality.measuring
+        running = measuring.running
+        if running:
+            measuring.cancel()
+        return running
+
+    def take_file(self, path: Path) -> bool:
+        """A folder is listed and chosen."""
+        if path.is_dir():
+            self.open_folder(path)
+        return path.is_dir()
+
     def close_down(self) -> None:
-        """The window closes: downloads stop, and can go on at the next start."""
+        """Downloads stop, and can go on at the next start."""
         self.finder.close()
         self.downloads.close()
         self.quality.measuring.close()
@@ -212,7 +223,7 @@ class ModelsPage(QWidget):
         words, role = gated_words(hub) if hub is not None else "", "note"
         error = subject.error or (hub.problem if hub is not None else "")
         if subject.error and words:
-            words, role = f"{words} {sentence(error)}. F5 asks again.", "warning"
+            words, role = f"{words} {sentence(error)}. Ctrl+R asks again.", "warning"
         elif error:
             words, role = sentence(error), "error"
         elif info is None:

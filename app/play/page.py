@@ -1,6 +1,7 @@
 """The Play page: what is loaded at the left, the streams in the middle, live figures at the right, a prompt below."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -25,6 +26,7 @@ from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column, held
+from app.ui.page import Page
 from engine.config import Prompt
 from engine.jobs import engine_missing
 from engine.trace import Header, RequestView
@@ -34,7 +36,7 @@ INSIDE_KEY = "play/inside"
 COLUMNS_KEY = "play/request columns"
 
 
-class PlayPage(QWidget):
+class PlayPage(Page):
     """Builds the panels and joins their signals; holds nothing else.
 
     The panels that are slow to build come with `complete`, after the window's first paint, and those that look inside
@@ -45,9 +47,7 @@ class PlayPage(QWidget):
     failed = Signal(str)
 
     def __init__(self, session: Session, bridge: Bridge) -> None:
-        super().__init__()
-        self.setObjectName("play_page")
-        self.setProperty("role", "page")
+        super().__init__("play_page")
         self._session, self._bridge = session, bridge
         self.model = ModelPanel(session)
         self.batching = BatchingPanel(session, bridge)
@@ -123,6 +123,23 @@ class PlayPage(QWidget):
             self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
         if columns is not None:
             self.table.header.restoreState(columns)
+
+    def enter(self) -> None:
+        self.composer.prompt.setFocus()
+
+    def give_up(self) -> bool:
+        busy = self._bridge.busy
+        if busy:
+            self._session.stop()
+        return busy
+
+    def take_file(self, path: Path) -> bool:
+        """A model folder is loaded, a file of prompts taken into the composer."""
+        if path.is_dir():
+            self.model.open_folder(str(path))
+        else:
+            self.composer.open_file(path)
+        return True
 
     def keep_layout(self) -> None:
         """For the next start: where the docks stand; widths, order and sorting of the table's columns."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
 
 from app import storage
 from app.play.composer import ENDINGS
@@ -19,9 +19,10 @@ from app.session.session import LEASED_WORDS, Session, SessionState
 from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
-from app.ui.layouts import column, held, steady
+from app.ui.layouts import column, held
 from app.window.actions import WindowActions
 from app.window.notices import Notices
+from app.window.pages import Pages
 from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
@@ -70,12 +71,9 @@ class MainWindow(QMainWindow):
         self.viewer = Viewer(self.banner, lambda: self.runs.ask(self, self.open_path), self.open_path)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.pages = QStackedWidget()
-        self.pages.addWidget(self.page)
-        self._places = {index: QWidget() for index in (COMPARE, MODELS)}  # where these pages will stand
-        for place in self._places.values():
-            self.pages.addWidget(place)
-        stage = Stage(session, bridge, self.page, self._build_compare, self.pages, self.show_page)
+        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models])
+        self.pages.build(PLAY)
+        stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
@@ -185,50 +183,40 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
+        self.pages.built.connect(self._on_page_built)
+        self.pages.shown.connect(self._on_page_shown)
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
     def show_page(self, index: int) -> None:
         """Shows a page, and builds it where it is not there yet."""
-        steady(self.pages)
-        if index == COMPARE:
-            self._build_compare()
-        elif index == MODELS:
-            self._build_models()
-        self.pages.setCurrentIndex(index)
-        self.top_bar.show_page(index)
-        storage.settings().setValue(PAGE_KEY, PAGES[index][0])
-        if self.compare is not None and index == COMPARE:
-            self.compare.setFocus()
-        elif self.models is not None and index == MODELS:
-            self.models.enter()
-        elif index == PLAY:
-            self.page.composer.prompt.setFocus()
+        self.pages.show_page(index)
 
-    def _build_compare(self) -> ComparePage:
-        if self.compare is None:
-            from app.compare.page import ComparePage
+    def _make_compare(self) -> ComparePage:
+        from app.compare.page import ComparePage
 
-            self.compare = ComparePage(self.session)
-            self._put_page(COMPARE, self.compare)
+        self.compare = ComparePage(self.session)
         return self.compare
 
-    def _build_models(self) -> ModelsPage:
-        if self.models is None:
-            from app.models.page import ModelsPage
+    def _make_models(self) -> ModelsPage:
+        from app.models.page import ModelsPage
 
-            self.models = ModelsPage(self.session, self.recents)
-            self.models.load_asked.connect(self.page.model.load_asked)
-            self.models.loaded.connect(self._on_loaded_from_models)
-            self._put_page(MODELS, self.models)
+        self.models = ModelsPage(self.session, self.recents)
+        self.models.load_asked.connect(self.page.model.load_asked)
+        self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
 
-    def _put_page(self, index: int, page: QWidget) -> None:
-        place = self._places.pop(index)
-        self.pages.insertWidget(index, page)
-        self.pages.removeWidget(place)
-        place.deleteLater()
+    def _built_compare(self) -> ComparePage:
+        self.pages.build(COMPARE)
+        assert self.compare is not None
+        return self.compare
+
+    def _on_page_built(self, page: QWidget) -> None:
         self.commands.extend(page.actions())
+
+    def _on_page_shown(self, index: int) -> None:
+        self.top_bar.show_page(index)
+        storage.settings().setValue(PAGE_KEY, PAGES[index][0])
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -243,19 +231,12 @@ class MainWindow(QMainWindow):
             return
         if path.suffix == RACE_SUFFIX:
             self.show_page(COMPARE)
-            self._build_compare().open_race(path)
+            self._built_compare().open_race(path)
             return
-        if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
-            folder = path if path.is_dir() else path.parent
-            if self.models is not None and self.models.isVisible():
-                self.models.open_folder(folder)
-            else:
-                self.page.model.open_folder(str(folder))
-        elif self.compare is not None and self.compare.isVisible():
-            if not self.compare.running:
-                self.compare.setup.open_file(path)
-        else:
-            self.page.composer.open_file(path)
+        if path.name == "config.json" or path.suffix == ".safetensors":
+            path = path.parent
+        if not self.pages.current.take_file(path):
+            self.page.take_file(path)
 
     def _on_open(self) -> None:
         if self.compare is not None and self.compare.isVisible():
@@ -313,29 +294,22 @@ class MainWindow(QMainWindow):
             self.touring.leave()
         elif self.runs.reading:
             self.runs.cancel()
-        elif self.compare is not None and self.compare.reading:
-            self.compare.close_file()
         elif self.session.state is SessionState.LOADING:
             self.session.cancel_load()
-        elif self.compare is not None and self.compare.isVisible() and self.compare.running:
-            self.compare.stop()
-        elif self.models is not None and self.models.isVisible() and self.models.quality.measuring.running:
-            self.models.quality.measuring.cancel()
-        elif self.bridge.busy and self.page.isVisible():
-            self.session.stop()
-        elif self.isFullScreen():
+        elif not self.pages.current.give_up() and self.isFullScreen():
             self.showNormal()
 
     def _on_find_model(self) -> None:
         self.show_page(MODELS)
-        self._build_models().start_search()
+        if self.models is not None:
+            self.models.start_search()
 
     def _on_loaded_from_models(self, card: ModelCard) -> None:
         """Who loads a model there wants to use it."""
         self.runs.close()
         self.show_page(PLAY)
         where = "GPU" if card.device.startswith("cuda") else "CPU"
-        words = f"{held_words(card)} on the {where}. Ctrl+3 is the way back."
+        words = f"{held_words(card)} on the {where}. {PAGES[MODELS][1]} is the way back."
         self.banner.tell("info", f"{model_words(card.source)} is loaded", words)
 
     def _on_state(self, state: SessionState) -> None:
@@ -387,9 +361,8 @@ class MainWindow(QMainWindow):
                 storage.keep_state(GEOMETRY_KEY, self.saveGeometry())
                 self.page.keep_layout()
             self.hide()
-            for page in (self.compare, self.models):
-                if page is not None:
-                    page.close_down()
+            for page in self.pages.all_built():
+                page.close_down()
             self.session.start(self._shut())
 
     async def _shut(self) -> None:

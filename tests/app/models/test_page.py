@@ -333,7 +333,7 @@ def test_a_load_that_is_cancelled_or_fails_leaves_the_page_with_words(
     with qtbot.waitSignal(window.session.load_failed, timeout=WAIT):
         page.fit.rows["none"].load()
     assert window.banner.title.text() == "The model was not loaded"
-    qtbot.keyClick(page, Qt.Key.Key_F5)
+    qtbot.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
     page.rescan_action.trigger()
     qtbot.waitUntil(lambda: page.subject is not None and bool(page.subject.error), timeout=WAIT)
     assert not page.sections.isVisible()
