@@ -140,12 +140,15 @@ def parser() -> argparse.ArgumentParser:
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
     from app.cli.options import config_of, has_display, spec_of
-    from engine.jobs import warm_up
+    from engine import InvalidInput
+    from engine.jobs import engine_missing, warm_up
 
     spec, config = spec_of(options), config_of(options)
     if not options.in_process:
         warm_up()
     if not has_display():
+        if words := engine_missing():
+            raise InvalidInput(words)
         with uninterrupted():
             from app.window.offscreen import play_demo
         return play_demo(spec, config)

@@ -2,7 +2,8 @@
 
 python packaging/scene_pictures.py [FOLDER] [--only NAME ...] [--recorded] [--points] [--light]
 
-`--recorded` replays the recordings: the same pictures each time, and no model is loaded.
+`--recorded` replays the recordings: the same pictures each time, and no model is loaded. `--baselines` keeps these as
+the pictures that tests compare with: python -m tests.without_engine packaging/scene_pictures.py --baselines
 """
 
 import argparse
@@ -14,7 +15,8 @@ from pathlib import Path
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import qasync
-from PySide6.QtGui import QImage
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontInfo, QGuiApplication, QImage
 
 from app.stage.scene_file import read_tour
 from app.ui import theme
@@ -23,6 +25,7 @@ from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 
 SIZE = (1280, 720)
+BASELINES = Path(__file__).parents[1] / "tests/app/stage/baselines"
 REST = 0.25  # seconds until streams and charts have come to rest
 LONGEST = 60.0  # seconds of a scene
 
@@ -35,6 +38,13 @@ async def picture(window: MainWindow) -> QImage:
         scope.catch_up()
     await asyncio.sleep(REST)
     return window.grab().toImage()
+
+
+def kept(image: QImage) -> QImage:
+    """At half its size, as a small file; the font it was made with is told."""
+    image = image.scaled(image.size() / 2, mode=Qt.TransformationMode.SmoothTransformation)
+    image.setText("font", QFontInfo(QGuiApplication.font()).family())
+    return image
 
 
 async def draw(window: MainWindow, given: argparse.Namespace) -> None:
@@ -57,7 +67,8 @@ async def draw(window: MainWindow, given: argparse.Namespace) -> None:
             if tour.show is not None and tour.due:
                 tour.show.go(tour.due[place])
             name = f"scene-{scene.file.stem}{f'-{place}' if given.points else ''}{'-light' if given.light else ''}.png"
-            (await picture(window)).save(str(given.folder / name))
+            shown = await picture(window)
+            (kept(shown) if given.baselines else shown).save(str(given.folder / name), quality=0)
             print(f"{'picture':<24}{given.folder / name}")
     window.touring.leave()
     await until(lambda: window.touring.tour is None)
@@ -77,7 +88,10 @@ def main() -> None:
     options.add_argument("--points", action="store_true", help="a picture of every point")
     options.add_argument("--light", action="store_true", help="in the light theme")
     options.add_argument("--zoom", type=float, default=1.0, help="how large words and lines are")
+    options.add_argument("--baselines", action="store_true", help="make the pictures that tests compare with anew")
     given = options.parse_args()
+    if given.baselines:
+        given.folder, given.recorded = BASELINES, True
     given.folder.mkdir(parents=True, exist_ok=True)
     loop = qasync.QEventLoop(make_application())
     theme.set_theme("light" if given.light else "dark")

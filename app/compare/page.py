@@ -37,6 +37,7 @@ from engine.compare import RACE_SUFFIX, RaceResult, load_race
 from engine.jobs import LoadProgress, engine_missing
 
 FOUR_CHARTS = 920  # pixels of the design
+VIEWER_WORDS = "A saved race is shown here: press Ctrl+O for one, or drop its file."
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
 
 
@@ -93,7 +94,7 @@ class ComparePage(Page):
     def _lay_out(self) -> None:
         self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
         self.about = label("", "title", "compare_about")
-        lines = self.about, label(EMPTY_WORDS, "secondary", "compare_empty")
+        lines = self.about, label(VIEWER_WORDS if engine_missing() else EMPTY_WORDS, "secondary", "compare_empty")
         for line in lines:
             line.setAlignment(Qt.AlignmentFlag.AlignCenter)
             line.setWordWrap(True)

@@ -17,6 +17,7 @@ from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
 from app.play.setup.run import RunSetup
 from app.play.setup.sampling import SamplingPanel
+from app.play.setup.viewer import ViewerSetup
 from app.play.streams.cards import EMPTY, LOADING, NO_MODEL, VIEWER
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
@@ -61,6 +62,7 @@ class PlayPage(Page):
         self._state = session.state
         self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = dock_host()
+        self.composer.setVisible(not engine_missing())
         self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
         self._setup_scroll = self._setup()
@@ -205,6 +207,10 @@ class PlayPage(Page):
     def _setup(self) -> Scrolled:
         panels = self.model, Hairline(), self.batching, Hairline(), self.sampling
         self._engine_setup = held(column(*panels, spacing=0))
+        if engine_missing():
+            self._engine_setup.setParent(self)
+            self._engine_setup.hide()
+            self._engine_setup = ViewerSetup()
         scroll = Scrolled(column(self.run, self._engine_setup, None, spacing=0), "setup_scroll")
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll

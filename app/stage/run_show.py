@@ -190,7 +190,7 @@ class RunShow:
         return self._page.wall if name == "streams" else self._page.docks.get(name)
 
     def put_back(self) -> None:
-        self._page.composer.show()
+        self._page.composer.setVisible(not engine_missing())
         self._page.wall.show()
 
     def hand_over(self) -> None:

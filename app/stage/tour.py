@@ -89,8 +89,8 @@ class Tour(QObject):
             self.trying = True
             self.spotlight.put_out()
             self._bar.say_trying(True)
-            self._bar.point("")
-            self._say(sentence(engine_missing()) or TRYING)
+            self._bar.point(sentence(engine_missing()))
+            self._say(TRYING)
             self.show.hand_over()
 
     def toggle(self) -> None:

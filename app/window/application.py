@@ -101,9 +101,12 @@ def open_window(
     async def begin_tour(window: MainWindow) -> None:
         session, failed = window.session, list[str]()
         session.load_failed.connect(failed.append)
-        await until(
-            lambda: session.ready or bool(failed) or session.closing or (recorded and "live" in window.page.docks)
-        )
+
+        def due() -> bool:
+            whole = "live" in window.page.docks
+            return session.ready or session.closing or bool(failed) or (recorded and whole)
+
+        await until(due)
         if not session.closing:
             window.touring.recorded = recorded
             window.touring.take(tour)

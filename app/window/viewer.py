@@ -13,7 +13,7 @@ from engine.compare import RACE_SUFFIX
 from engine.jobs import engine_missing
 from engine.trace import RUN_SUFFIX
 
-TITLE = "Runs, races and the tour are shown here"
+TITLE = "Runs, races and the tour are replayed here"
 RUNS = f"*{RUN_SUFFIX}", f"*{RACE_SUFFIX}"
 
 
