@@ -7,6 +7,7 @@ and what the viewer needs are installed into an environment that is thrown away;
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -58,16 +59,24 @@ def bundle(out: Path) -> Path:
     return out / NAME
 
 
+def lacking(folder: Path) -> list[str]:
+    """Libraries that a window on X11 needs, and that this machine had none of to give."""
+    wanted = json.loads((ROOT / "resources" / "qt_libraries.json").read_text())["screen"]
+    return [f"{library} ({package})" for library, package in wanted.items() if not any(folder.rglob(library))]
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("out", type=Path, metavar="OUT", help="the folder in which that of the viewer is made")
     given = options.parse_args()
-    if lacking := [tool for tool in ("cc", "strip") if which(tool) is None]:
-        print(f"{', '.join(lacking)} not found: install binutils and a C compiler", file=sys.stderr)
+    if absent := [tool for tool in ("cc", "strip") if which(tool) is None]:
+        print(f"{', '.join(absent)} not found: install binutils and a C compiler", file=sys.stderr)
         return 2
     folder = bundle(given.out.resolve())
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
     print(f"{'viewer':<24}{folder}  {size / 1e6:.1f} MB")
+    if absent := lacking(folder):
+        print(f"not on this machine, so not in it: {', '.join(absent)}; an X11 desktop without them opens no window")
     if size >= LARGEST:
         print(f"more than {LARGEST / 1e6:.0f} MB: see what is new in it", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
 from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
+from engine.jobs import engine_missing
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
 
@@ -248,6 +249,8 @@ def refuse_workload_options(options: argparse.Namespace) -> None:
 
 def check_model(spec: ModelSpec) -> None:
     """Looks at a model that is on this machine before anything is loaded. A hub id is left to the load."""
+    if words := engine_missing():
+        raise InvalidInput(words)
     path = Path(spec.source).expanduser()
     if spec.source in SHIPPED or path.exists() or path.is_absolute() or "/" not in spec.source:
         inspect_model(spec)

@@ -8,7 +8,7 @@ from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX
 
 match sys.argv[1:]:
-    case ["-c", program]:  # its own interpreter, as `batchscope doctor` has need of one
+    case ["-P", "-c", program]:  # its own interpreter, as `batchscope doctor` has need of one
         exec(program)
         sys.exit()
     case [run, *_] if Path(run).suffix in (RUN_SUFFIX, RACE_SUFFIX):
