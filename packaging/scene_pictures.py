@@ -54,6 +54,10 @@ async def draw(window: MainWindow, given: argparse.Namespace) -> None:
     if not given.recorded:
         (await picture(window)).save(str(given.folder / "scene-card.png"))
     scenes = [s for s in read_tour(given.tour) if not given.only or any(name in s.file.stem for name in given.only)]
+    if given.present:
+        window.presenting.begin()
+        window.showNormal()  # the offscreen screen is a small one
+        window.resize(*SIZE)
     window.touring.take(scenes)
     tour = window.touring.tour
     assert tour is not None
@@ -87,6 +91,7 @@ def main() -> None:
     options.add_argument("--recorded", action="store_true", help="replay the recordings")
     options.add_argument("--points", action="store_true", help="a picture of every point")
     options.add_argument("--light", action="store_true", help="in the light theme")
+    options.add_argument("--present", action="store_true", help="as a room sees them")
     options.add_argument("--zoom", type=float, default=1.0, help="how large words and lines are")
     options.add_argument("--baselines", action="store_true", help="make the pictures that tests compare with anew")
     given = options.parse_args()

@@ -18,6 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     replay.add_argument(
         "run", type=Path, metavar="RUN", help=f"a {RUN_SUFFIX} or {RACE_SUFFIX} file, as every run and race leaves one"
     )
+    replay.add_argument("--present", action="store_true", help="in full screen, for a room (F5)")
     replay.add_argument("--pictures", type=Path, metavar="FOLDER", help="write pictures there and open no window")
     replay.add_argument("--at", type=seconds, metavar="SECONDS", help="the moment on show (default: the end)")
     replay.add_argument("--request", type=int, default=-1, metavar="ID", help="the request that is selected")
@@ -49,10 +50,12 @@ def show(options: argparse.Namespace) -> int:
 
         given = {name: getattr(options, name) for name in ("at", "request", "light", "scale")}
         return run_pictures(options.run, options.pictures, **given)
+    if options.present and options.pictures is not None:
+        raise InvalidInput("--present: is for the window; leave it out, or leave out --pictures")
     if not has_display():
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
     with uninterrupted():
         from app.window.application import open_window
 
     warm_up()
-    return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)
+    return open_window(ModelSpec("demo"), EngineConfig(), run=options.run, present=options.present)

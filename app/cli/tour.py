@@ -18,6 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tour.add_argument("scenes", type=Path, nargs="?", metavar="FILE_OR_FOLDER", help=what)
     tour.add_argument("--list", action="store_true", help="print each scene with the command that does the same")
     tour.add_argument("--recorded", action="store_true", help="replay every scene's recording; no model is loaded")
+    tour.add_argument("--present", action="store_true", help="in full screen, for a room (F5)")
     tour.set_defaults(command=show)
 
 
@@ -35,4 +36,5 @@ def show(options: argparse.Namespace) -> int:
 
     if not options.recorded:
         warm_up()
-    return open_window(ModelSpec("demo"), EngineConfig(), tour=scenes, recorded=options.recorded)
+    given = ModelSpec("demo"), EngineConfig()
+    return open_window(*given, tour=scenes, recorded=options.recorded, present=options.present)

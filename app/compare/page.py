@@ -13,18 +13,23 @@ from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
 from app.compare.race.lane_show import LaneShow
 from app.compare.race.replay_bar import ReplayBar
+from app.compare.race.report import Report as RaceReport
 from app.compare.race.results import ResultTable
 from app.compare.race.session import RaceSession
+from app.compare.race.verdict import verdict
+from app.compare.race.verdict_card import VerdictCard
 from app.compare.setup import RaceSetup
 from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
+from app.inside.timeline.picture.legend import SlotsLegend
 from app.playback.cursor_bar import cursor_key
 from app.session.engine_lease import Report
 from app.session.lessee import Phase
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.banner import Banner
 from app.ui.controls import button
 from app.ui.export import Entry, ExportMenu, Table, table_entries, table_menu, write_drawing, write_picture
@@ -68,6 +73,9 @@ class ComparePage(Page):
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
         self.replay = ReplayBar(self.race)
+        self.legend, self.verdict = SlotsLegend(), VerdictCard()
+        Backstage(self, self.setup, self.notice)
+        self.below = Backstage(self, self.charts, self.result)
         self.sweep_panel = SweepPanel(self.sweep)
         self.sweep_panel.show_choice(self.setup.choice)
         self.views: list[LaneView] = []
@@ -106,7 +114,8 @@ class ComparePage(Page):
         self._bottom.setColumnStretch(0, 1)
         self._bottom.addWidget(self.charts, 0, 0)
         self._bottom.addWidget(self.result, 0, 1)
-        self._scroll = Scrolled(column((self._lanes, 5), self.replay, (self._bottom, 2), spacing=8), "race_scroll")
+        shown = (self._lanes, 5), self.legend, self.verdict, self.replay, (self._bottom, 2)
+        self._scroll = Scrolled(column(*shown, spacing=8), "race_scroll")
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._body = QStackedWidget()
@@ -135,7 +144,7 @@ class ComparePage(Page):
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
-        race.reported.connect(self.result.set_report)
+        race.reported.connect(self._on_reported)
         self.result.widened.connect(self._place)
         self.setup.choice_changed.connect(self._on_choice)
         for menu in (self.export, self.sweep_export):
@@ -282,7 +291,7 @@ class ComparePage(Page):
             view.range_changed.connect(self._on_range)
             view.set_view(self.replay.view.currentData())
             self._chart(view.lane)
-        self.result.set_report(None)
+        self._on_reported(None)
         first = self.views[0]
         for view in self.views[1:]:
             first.figures_changed.connect(lambda view=view: view.set_base(first.figures))
@@ -297,7 +306,15 @@ class ComparePage(Page):
         playback.trace_changed.connect(lambda: self.charts.reset(number))
         playback.recorded.connect(lambda records: self.charts.feed(number, records, playback.origin or 0.0))
 
+    def _on_reported(self, report: RaceReport | None) -> None:
+        self.result.set_report(report)
+        titles = tuple(lane.title for lane in self.race.lanes)
+        if len(set(titles)) < len(titles):
+            titles = tuple(lane.name for lane in self.race.lanes)
+        self.verdict.show_verdict(None if report is None else verdict(report.comparison, titles))
+
     def _on_view(self, insight: Insight | None) -> None:
+        self.legend.setVisible(insight is None)
         for view in self.views:
             view.set_view(insight)
         self._leave_end()

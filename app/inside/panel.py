@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolBut
 
 from app.playback.scope import Scope
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.export import ExportMenu, picture_entries, text_entry
 from app.ui.labels import label
 from app.ui.line import Line
@@ -75,6 +76,7 @@ class InsightPanel(QWidget):
         self.head.addWidget(self.heading)
         self.head.addWidget(self.summary, 1)
         self.head.addWidget(self.menu_button)
+        Backstage(self, self.menu_button)
         self.stack = QStackedWidget()
         self.stack.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
         column = QVBoxLayout(self)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -24,6 +24,7 @@ from app.playback.bridge import Bridge
 from app.playback.cursor_bar import CursorBar, cursor_key
 from app.session.session import Session, SessionState
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column, held
@@ -60,6 +61,7 @@ class PlayPage(Page):
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}
         self._state = session.state
+        self._before: QByteArray | None = None  # while presenting
         self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = dock_host()
         self.composer.setVisible(not engine_missing())
@@ -67,6 +69,7 @@ class PlayPage(Page):
         self.area.setCentralWidget(self.wall)
         self._setup_scroll = self._setup()
         self._add_dock("setup", "Setup", self._setup_scroll)
+        Backstage(self, self.docks["setup"], self.composer)
         self.cursor_bar = CursorBar(bridge.scope)
         self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
@@ -142,6 +145,21 @@ class PlayPage(Page):
         else:
             self.composer.open_file(path)
         return True
+
+    @property
+    def panels(self) -> QByteArray:
+        """Where the docks stand; while presenting, where they stood before."""
+        return self._before or self.area.saveState(LAYOUT_VERSION)
+
+    def present(self) -> None:
+        """Keeps where the docks stand: presenting begins."""
+        self._before = self.area.saveState(LAYOUT_VERSION)
+
+    def put_back(self) -> None:
+        """The docks stand as before presenting."""
+        if self._before is not None:
+            self.area.restoreState(self._before, LAYOUT_VERSION)
+            self._before = None
 
     def keep_layout(self) -> None:
         """For the next start: where the docks stand; widths, order and sorting of the table's columns."""

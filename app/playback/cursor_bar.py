@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
 from app.playback.scope import Scope
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button
 from app.ui.layouts import fill, named
 from app.ui.line import Line
@@ -45,6 +46,7 @@ class CursorBar(QFrame):
         self.inside = button("see_inside", "See inside", self.inside_asked, role="quiet", tip=panels, checkable=True)
         steps, words = (self.back, self.play, self.on, (self.slider, 1)), (self.words, self.speed)
         fill(QHBoxLayout(self), *steps, *words, self.follow, self.inside, margins=(8, 2, 8, 2), spacing=6)
+        Backstage(self, self.back, self.on, self.speed, self.follow, self.inside)
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)
         self.follow.clicked.connect(lambda checked=False: scope.follow())

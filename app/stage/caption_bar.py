@@ -3,20 +3,25 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy
 
 from app.stage.scene import Scene
+from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.controls import button
 from app.ui.labels import label
 from app.ui.layouts import column, named, row
 from app.ui.line import Line
-from app.ui.zoomed import sized, zoomed
+from app.ui.zoomed import zoomed
 
+MOST = (1 << 24) - 1  # pixels: Qt's own
 TRY, BACK = "Try it", "Back to the scene"
 TRY_TIP = "Hands over the controls, set as this scene has them"
 BACK_TIP = "Plays the scene from its beginning"
 COPY_TIP = "Copies the command that does the same"
+TALL = 600  # pixels of the design: a window so high has room for all that is said of a scene
+STAGE_LINES = 3  # of words below the title, while presenting: what is pointed at stands in the caption's place
 KEYS = "Page down and Page up go to the next scene and the one before, as do the arrow keys here; Esc leaves."
 
 
@@ -54,8 +59,12 @@ class CaptionBar(QFrame):
         self.copy = self._button("scene_copy", "Copy command", self._on_copy, COPY_TIP, "quiet")
         self.leave = self._button("scene_leave", "Leave", self.left.emit, "Leaves the tour (Esc)", "quiet")
         self._scene: Scene | None = None
-        self._trying = False
+        self._trying = self._asked = False
         self._lay_out()
+        buttons = self.previous, self.next, self.answer, self.try_button, self.copy, self.leave
+        Backstage(self, *buttons)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
 
     def _lay_out(self) -> None:
         head = row(self.title, 12, self.number, 12, (self.status, 1), spacing=0)
@@ -64,7 +73,6 @@ class CaptionBar(QFrame):
         on = row(self.previous, self.next, spacing=8)
         other = row(self.try_button, self.copy, self.leave, spacing=4)
         self.setLayout(zoomed(row((words, 1), column(on, other, None, spacing=8)), (16, 10, 12, 10), 20))
-        sized(self, least_height=136)
 
     def _button(self, name: str, text: str, act: Callable[[], object], tip: str, role: str = "") -> QPushButton:
         return button(name, text, lambda checked=False: act(), role=role, tip=tip)
@@ -76,6 +84,7 @@ class CaptionBar(QFrame):
         self.number.setText(f"{number} of {scenes}")
         self.caption.setText(scene.caption)
         self.question.setText(scene.question)
+        self._asked = False
         self.answer.setEnabled(True)
         self.previous.setEnabled(number > 1)
         self.next.setEnabled(number < scenes)
@@ -88,6 +97,7 @@ class CaptionBar(QFrame):
         """What is lit just now."""
         if words != self.pointed.text():
             self.pointed.setText(words)
+            self._choose_words()
 
     def say(self, words: str) -> None:
         """What the scene is doing."""
@@ -98,6 +108,36 @@ class CaptionBar(QFrame):
         self._trying = trying
         self.try_button.setText(BACK if trying else TRY)
         self.try_button.setToolTip(BACK_TIP if trying else TRY_TIP)
+
+    def ask(self) -> None:
+        """The question, then its answer, then the scene's words again: for a stage, where there are no buttons."""
+        scene = self._scene
+        if scene is not None and self._asked and self.answer.isEnabled():
+            self._on_answer()
+        elif scene is not None:
+            self._asked = not self._asked
+            self.question.setText(scene.question)
+            self.answer.setEnabled(True)
+        self._choose_words()
+
+    def _choose_words(self) -> None:
+        """A stage has room for one of the three; a low window for the caption or what is pointed at."""
+        stage, pointed = theme.presenting(), bool(self.pointed.text())
+        low = stage or self.window().height() < theme.px(TALL)
+        self.caption.setVisible(not low or not (pointed or (stage and self._asked)))
+        self.pointed.setVisible(not stage or (pointed and not self._asked))
+        self.question.setVisible(not stage or self._asked)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._choose_words()
+
+    def _on_theme(self) -> None:
+        line, stage = self.caption.fontMetrics().lineSpacing(), theme.presenting()
+        height = theme.px(20 + 4) + self.title.sizeHint().height() + STAGE_LINES * line
+        self.setMinimumHeight(height if stage else theme.px(136))
+        self.setMaximumHeight(height if stage else MOST)
+        self._choose_words()
 
     def _on_answer(self) -> None:
         if self._scene is not None:

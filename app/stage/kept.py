@@ -45,7 +45,7 @@ class Kept:
         compare = stage.compare()
         return cls(
             stage.pages.currentIndex(),
-            play.area.saveState(LAYOUT_VERSION),
+            play.panels,
             play.cursor_bar.inside.isChecked(),
             session.state is not SessionState.EMPTY,
             session.spec,

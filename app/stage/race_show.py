@@ -11,6 +11,7 @@ from app.session.lessee import Phase
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene
 from app.stage.show import GivenUp, set_speed, until
+from app.stage.spotlight import reveal
 from app.words import sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.compare import load_race
@@ -26,8 +27,12 @@ class RaceShow:
         page, view = self._page, self._page.replay.view
         page.setup.hide()
         pointed = {point.on for point in self._scene.points}
-        page.charts.setVisible("curves" in pointed)
-        page.result.setVisible("table" in pointed)
+        below = {"curves": page.charts, "table": page.result}
+        page.below.spare(*(widget for name, widget in below.items() if name in pointed))
+        for name, widget in below.items():
+            widget.setVisible(name in pointed)
+        page.verdict.wanted = False
+        page.verdict.restyle()
         page.setup.show_sweep(False)
         insight = next((insight for insight in INSIGHTS if insight.name == self._scene.panels[0]), None)
         view.setCurrentIndex(0 if insight is None else view.findText(insight.title))
@@ -142,11 +147,19 @@ class RaceShow:
         places: dict[str, QWidget] = {"lanes": page.lanes_place, "curves": page.charts, "table": page.result}
         return places.get(kind)
 
+    def reveal(self, name: str) -> None:
+        place = self.place(name) if name else None
+        if place is not None:
+            reveal(place)
+
     def hand_over(self) -> None:
         self.put_back()
         self._page.setup.race.setFocus()
 
     def put_back(self) -> None:
         page = self._page
+        page.below.spare()
         for widget in (page.setup, page.charts, page.result):
             widget.show()
+        page.verdict.wanted = True
+        page.verdict.restyle()

@@ -59,6 +59,9 @@ class RunShow:
             for dock in docks[:1]:
                 dock.raise_()
         page.wall.setVisible(tall or not foot)
+        if theme.presenting():
+            self.reveal("")
+            return
         if right:
             area.resizeDocks(right[:1], [round(ACROSS * area.width())], Qt.Orientation.Horizontal)
             area.resizeDocks(right, [area.height() // len(right)] * len(right), Qt.Orientation.Vertical)
@@ -188,6 +191,17 @@ class RunShow:
 
     def place(self, name: str) -> QWidget | None:
         return self._page.wall if name == "streams" else self._page.docks.get(name)
+
+    def reveal(self, name: str) -> None:
+        """While presenting, it has the page for itself."""
+        page, name = self._page, name or self._scene.panels[0]
+        if theme.presenting():
+            steady(page.area)
+            page.wall.setVisible(name == "streams")
+            for each, dock in page.docks.items():
+                dock.setVisible(each == name)
+        elif name in page.docks:
+            page.docks[name].raise_()
 
     def put_back(self) -> None:
         self._page.composer.setVisible(not engine_missing())

@@ -23,7 +23,7 @@ MOST_COUNT, MOST_TOKENS, MOST_STEPS = 100_000, 1 << 24, 1 << 30
 MOST_SECONDS = 600.0
 RUNS = "runs"  # the folder of recordings beside scenes
 _TOLD = ("title", "caption", "question", "answer")
-_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "run", "points")
+_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "run", "notes", "points")
 _POINT = ("on", "words", "at", "step", "request")
 _HEADER = re.compile(r"\s*\[\[?\s*([\w.-]+)\s*\]\]?")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
@@ -99,6 +99,7 @@ def _scene(table: dict[str, Any], path: Path) -> Scene:
         beam_width=beams,
         seconds=number("seconds", table.get("seconds", 10.0), 0.1, MOST_SECONDS, "must be from 0.1 to 600 seconds"),
         run=_run(table.get("run"), path, RACE_SUFFIX if len(lanes) > 1 else RUN_SUFFIX),
+        notes=text("notes", table.get("notes", "")).strip(),
     )
     return replace(scene, points=tuple(_points(table["points"], scene)))
 

@@ -66,6 +66,10 @@ class Show(Protocol):
         """What a point is on."""
         ...
 
+    def reveal(self, name: str) -> None:
+        """Brings what a point is on into sight; "": what the scene begins with."""
+        ...
+
     def hand_over(self) -> None:
         """The controls are the person's, set as the scene has them."""
         ...

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QVariantAnimation
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QDockWidget, QScrollArea, QStyle, QWidget
+from PySide6.QtWidgets import QScrollArea, QStyle, QWidget
 
 from app.ui import theme
 
@@ -25,9 +25,7 @@ def in_sight(widget: QWidget, over: QWidget) -> QRect:
 
 
 def reveal(widget: QWidget) -> None:
-    """Scrolls to a widget, where it stands on a scrolled area; a dock behind others comes to the front."""
-    if isinstance(widget, QDockWidget):
-        widget.raise_()
+    """Scrolls to a widget, where it stands on a scrolled area."""
     parent = widget.parentWidget()
     while parent is not None:
         if isinstance(parent, QScrollArea):
@@ -92,6 +90,6 @@ class Spotlight(QWidget):
         hole = QPainterPath()
         hole.addRoundedRect(lit, corner, corner)
         painter.fillPath(dimmed - hole, QColor(0, 0, 0, DIM[tokens.dark]))
-        painter.setPen(QPen(tokens.accent, 2))
+        painter.setPen(QPen(tokens.accent, max(2.0, theme.stroke())))
         painter.drawPath(hole)
         painter.end()

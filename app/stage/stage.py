@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from PySide6.QtWidgets import QStackedWidget
 
@@ -24,3 +24,9 @@ class Stage:
     compare: "Callable[[], ComparePage]"
     pages: QStackedWidget
     show_page: Callable[[int], None]
+
+    @property
+    def compared(self) -> "ComparePage | None":
+        """The Compare page, where it is on show."""
+        page = self.pages.currentWidget()
+        return cast("ComparePage", page) if page is not None and page.objectName() == "compare_page" else None

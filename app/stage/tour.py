@@ -14,13 +14,14 @@ from app.stage.race_show import RaceShow
 from app.stage.run_show import RunShow
 from app.stage.scene import Scene, point_at
 from app.stage.show import Show
-from app.stage.spotlight import Spotlight, in_sight, reveal
+from app.stage.spotlight import Spotlight, in_sight
 from app.stage.stage import Stage
 from app.ui.layouts import steady
 from app.words import recorded_words, sentence
 from engine.jobs import engine_missing
 
 TICK_MS = 50
+NOWHERE = -2  # no point, and not the time before the first either
 NEAR = 1e-6  # of a share: what rounding may take from a moment
 LIVE = "live: it is being played now"
 AGAIN = "played once more, slowly"
@@ -34,6 +35,8 @@ class Tour(QObject):
     `replays` False goes to a scene's last point at once, without playing it again."""
 
     ended = Signal()  # the person has back what was there before
+    scene_begun = Signal()
+    pointed = Signal()  # another point of the scene, or none
     texts_back = Signal(object, object)  # Trace and Path of the texts that were there, once their engine is too
 
     def __init__(
@@ -53,7 +56,7 @@ class Tour(QObject):
         self._task: asyncio.Task[None] | None = None
         self.due: list[float] = []  # when each point of the scene is due, as shares of what was played
         self.told: list[str] = []  # the words of each, with the figures of what was played
-        self._pointed, self._held = -1, False
+        self._pointed, self._held = NOWHERE, False
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self.tick)
         bar.moved.connect(self.move)
@@ -69,6 +72,11 @@ class Tour(QObject):
     def over(self) -> bool:
         """Whether the scene on show stands at its last point."""
         return self.show is not None and not self.live and self._held
+
+    @property
+    def words(self) -> str:
+        """What is said of the point that is lit; "" where none is."""
+        return self.told[self._pointed] if self._pointed >= 0 else ""
 
     # -- what a person does ---------------------------------------------------------------------------------------
 
@@ -134,7 +142,7 @@ class Tour(QObject):
 
     async def _present(self, number: int) -> None:
         self.number, self.trying, self.live = number, False, True
-        self._pointed, self._held, self.due = -1, False, []
+        self._pointed, self._held, self.due = NOWHERE, False, []
         self.spotlight.put_out()
         if self.show is not None:
             self.show.put_back()
@@ -142,6 +150,7 @@ class Tour(QObject):
         self._bar.show()
         show = self.show = self._open(self.scene)
         self._bar.show_scene(self.scene, number + 1, len(self.scenes))
+        self.scene_begun.emit()
         self._bar.setFocus()
         why = await self._play(show)
         self.live = False
@@ -209,12 +218,17 @@ class Tour(QObject):
         if place != self._pointed:
             self._pointed = place
             point = self.scene.points[place] if place >= 0 else None
-            self._bar.point(self.told[place] if point else "")
+            self._bar.point(self.words)
             show.select(point.request if point else -1)
-            shown = show.place(point.on) if point else None
-            if shown is not None:
-                reveal(shown)
+            show.reveal(point.on if point else "")
+            self.pointed.emit()
         self._light(show, self.scene.points[place].on if place >= 0 else "")
+
+    def arrange(self) -> None:
+        """The scene's panels as they belong: what is shown of it is another matter while presenting."""
+        if self.show is not None and not self.trying:
+            self.show.arrange()
+            self._pointed = NOWHERE
 
     def _light(self, show: Show, name: str) -> None:
         place = show.place(name) if name else None

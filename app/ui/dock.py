@@ -56,8 +56,8 @@ class _Strip(QFrame):
         self._hover(False)
 
     def _hover(self, on: bool) -> None:
-        self._hovered = on
-        self.close_button.setVisible(on)
+        self._hovered = on and not theme.presenting()
+        self.close_button.setVisible(self._hovered)
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

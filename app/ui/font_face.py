@@ -76,11 +76,11 @@ class Face:
         self._asked = size, weight, mono, spaced
 
     def __get__(self, instance: object, owner: type | None = None) -> FontFace:
-        return _face(*self._asked, theme.zoom())
+        return _face(*self._asked, theme.zoom(), theme.smallest())
 
 
 @lru_cache(maxsize=256)
-def _face(size: float, weight: int, mono: bool, spaced: bool, zoom: float) -> FontFace:
+def _face(size: float, weight: int, mono: bool, spaced: bool, zoom: float, smallest: float) -> FontFace:
     font = (theme.mono if mono else theme.ui)(size, weight)
     if spaced:
         font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * zoom)

@@ -29,7 +29,7 @@ def style_sheet(tokens: Theme | None = None) -> str:
     handle = 3 * px(4)  # of a slider: its groove and as much above and below
     values |= {"handle": handle, "handle_within": handle - 4}  # a border of 2
     values |= {"r4": px(4) // 2, "handle_round": handle // 2}  # Qt draws corners square whose radius is more than half
-    values |= {f"f{n}": f"{max(theme.SMALLEST, n * theme.zoom()):g}" for n in (11, 12, 14, 15, 18)}
+    values |= {f"f{n}": f"{max(theme.smallest(), n * theme.zoom()):g}" for n in (11, 12, 14, 15, 18)}
     return Template(resources.path("style.qss").read_text(encoding="utf-8")).substitute(values)
 
 

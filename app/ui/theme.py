@@ -1,6 +1,6 @@
 """Colours, fonts and zoom: the only place that knows a hexadecimal colour. Widgets ask at paint time, never keep one.
 
-`changes.theme_changed` is emitted after `set_theme` or `set_zoom`, when the new values are already current.
+`changes.theme_changed` is emitted after `set_theme`, `set_zoom` or `present`, when the new values are already current.
 """
 
 import math
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 
 Choice = Literal["dark", "light", "system"]
@@ -17,6 +17,8 @@ MONO_FAMILIES = ("JetBrains Mono", "Cascadia Code", "SF Mono", "Noto Sans Mono",
 ZOOMS = (0.75, 0.85, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 GOLDEN_ANGLE = 137.508
 SMALLEST = 11.0
+READ_FROM_AFAR = 18.0  # pixels of the smallest words while presenting
+STAGE_ZOOM, STAGE = 1.5, (1280, 720)  # lengths while presenting, on a screen of that many pixels; larger on larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Theme:
 
     @property
     def dark(self) -> bool:
-        return self.name == "dark"
+        return self.name.startswith("dark")
 
 
 def faded(color: QColor | str, alpha: float) -> QColor:
@@ -74,8 +76,33 @@ COLORS: dict[str, tuple[QColor | str, QColor | str]] = {  # in the dark theme, i
     "warn": ("#f5b83d", "#8f5a00"),
     "bad": ("#ff6b5e", "#c8372d"),
 }
-DARK = Theme("dark", **{token: QColor(dark) for token, (dark, _) in COLORS.items()}, lightness=0.74, chroma=0.13)
-LIGHT = Theme("light", **{token: QColor(light) for token, (_, light) in COLORS.items()}, lightness=0.58, chroma=0.14)
+STAGE_COLORS: dict[str, tuple[QColor | str, QColor | str]] = COLORS | {  # 7 : 1 for all words, on any ground
+    "window": ("#000000", "#e4e7eb"),
+    "panel": ("#0a0d11", "#ffffff"),
+    "raised": ("#12171d", "#ffffff"),
+    "field": ("#181e26", "#eceff3"),
+    "hover": ("#202831", "#e4e7eb"),
+    "text": ("#ffffff", "#000000"),
+    "secondary": ("#c6ced5", "#323b43"),
+    "faint": ("#a9b2bb", "#434c55"),
+    "hairline": (faded("#ffffff", 0.20), faded("#000000", 0.22)),
+    "edge": (faded("#ffffff", 0.32), faded("#000000", 0.36)),
+    "accent": ("#8ac4ff", "#094288"),
+    "accent_hover": ("#a5d2ff", "#07356d"),
+    "good": ("#6fdca8", "#0a4f30"),
+    "warn": ("#ffcd69", "#5f3b00"),
+    "bad": ("#ffa79e", "#8f1910"),
+}
+
+
+def _theme(name: str, colors: dict[str, tuple[QColor | str, QColor | str]], lightness: float, chroma: float) -> Theme:
+    tokens = {token: QColor(pair[name.startswith("light")]) for token, pair in colors.items()}
+    return Theme(name, **tokens, lightness=lightness, chroma=chroma)
+
+
+DARK, LIGHT = _theme("dark", COLORS, 0.74, 0.13), _theme("light", COLORS, 0.58, 0.14)
+DARK_STAGE = _theme("dark-stage", STAGE_COLORS, 0.80, 0.13)
+LIGHT_STAGE = _theme("light-stage", STAGE_COLORS, 0.46, 0.14)
 
 
 class Changes(QObject):
@@ -85,14 +112,18 @@ class Changes(QObject):
 changes = Changes()
 _choice: Choice = "system"
 _zoom = 1.0
+_stage_zoom: float | None = None  # while presenting
 
 
 def current() -> Theme:
     """The theme in force; "system" follows the desktop, dark where it has no opinion."""
+    light = _choice == "light"
     if _choice == "system":
         hints = QGuiApplication.styleHints() if QGuiApplication.instance() is not None else None
-        return LIGHT if hints is not None and hints.colorScheme() is Qt.ColorScheme.Light else DARK
-    return LIGHT if _choice == "light" else DARK
+        light = hints is not None and hints.colorScheme() is Qt.ColorScheme.Light
+    if presenting():
+        return LIGHT_STAGE if light else DARK_STAGE
+    return LIGHT if light else DARK
 
 
 def choice() -> Choice:
@@ -109,8 +140,34 @@ def set_theme(name: str) -> None:
         changes.theme_changed.emit()
 
 
+def presenting() -> bool:
+    """Whether a room looks on: less is shown, larger, and in high contrast."""
+    return _stage_zoom is not None
+
+
+def present(screen: QSize | None) -> None:
+    """Everything in the size and contrast for the back row before a screen of this size; None: as it was chosen."""
+    global _stage_zoom
+    zoom = None
+    if screen is not None:
+        zoom = STAGE_ZOOM * max(1.0, min(screen.width() / STAGE[0], screen.height() / STAGE[1]))
+    if zoom != _stage_zoom:
+        _stage_zoom = zoom
+        changes.theme_changed.emit()
+
+
 def zoom() -> float:
+    """The one in force."""
+    return _zoom if _stage_zoom is None else max(_zoom, _stage_zoom)
+
+
+def chosen_zoom() -> float:
     return _zoom
+
+
+def smallest() -> float:
+    """Pixels of the smallest words."""
+    return SMALLEST if _stage_zoom is None else READ_FROM_AFAR * _stage_zoom / STAGE_ZOOM
 
 
 def set_zoom(factor: float) -> None:
@@ -124,7 +181,12 @@ def set_zoom(factor: float) -> None:
 
 def px(length: float) -> int:
     """A length of the design, in pixels at the current zoom."""
-    return max(1, round(length * _zoom)) if length > 0 else 0
+    return max(1, round(length * zoom())) if length > 0 else 0
+
+
+def stroke(width: float = 1.0) -> float:
+    """A line's width of the design, at the current zoom; two pixels at least while presenting."""
+    return max(2.0 if presenting() else 1.0, width * zoom())
 
 
 @lru_cache(maxsize=4)
@@ -140,7 +202,7 @@ def _font(families: tuple[str, ...], size: float, weight: int) -> QFont:
     # QFont's pixel sizes are whole numbers: half pixels go through points
     screen = QGuiApplication.primaryScreen()
     dpi = screen.logicalDotsPerInchY() if screen is not None else 96.0
-    font.setPointSizeF(max(SMALLEST, size * _zoom) * 72 / dpi)
+    font.setPointSizeF(max(smallest(), size * zoom()) * 72 / dpi)
     font.setWeight(QFont.Weight(weight))
     return font
 

@@ -61,7 +61,7 @@ class WindowActions(QObject):
 
     def _step_zoom(self, by: int) -> None:
         zooms = theme.ZOOMS
-        nearest = min(range(len(zooms)), key=lambda i: abs(zooms[i] - theme.zoom()))
+        nearest = min(range(len(zooms)), key=lambda i: abs(zooms[i] - theme.chosen_zoom()))
         theme.set_zoom(zooms[min(max(nearest + by, 0), len(zooms) - 1)])
 
     def _on_full_screen(self) -> None:
@@ -77,4 +77,4 @@ class WindowActions(QObject):
     def _on_theme(self) -> None:
         kept = storage.settings()
         kept.setValue("window/theme", theme.choice())
-        kept.setValue("window/zoom", theme.zoom())
+        kept.setValue("window/zoom", theme.chosen_zoom())

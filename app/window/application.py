@@ -88,13 +88,14 @@ def open_window(
     run: Path | None = None,
     tour: Sequence[Scene] = (),
     recorded: bool = False,
+    present: bool = False,
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
     loaded until it is asked for. `tour` begins when the model is there; where it is `recorded`, at once and without
-    one. `on_made` is handed the window before it is shown.
+    one. `present`: in full screen, for a room. `on_made` is handed the window before it is shown.
     """
     make_application()
 
@@ -122,6 +123,8 @@ def open_window(
         window.fit_screen()
         window.show()
         window.start(spec, config, run, loads=not recorded)
+        if present:
+            window.presenting.begin()
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)

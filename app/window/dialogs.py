@@ -27,7 +27,7 @@ class SettingsDialog(Dialog):
         self.theme = DropDown("settings_theme", THEMES)
         self.theme.set_value(theme.choice())
         self.zoom = DropDown("settings_zoom", [(f"{round(100 * z)} %", z) for z in theme.ZOOMS])
-        self.zoom.set_value(theme.zoom())
+        self.zoom.set_value(theme.chosen_zoom())
         self.column.addWidget(Row("Theme", self.theme))
         self.column.addWidget(Row("Zoom", self.zoom))
         folder = label(f"Runs are kept in {storage.runs()}", "note")

@@ -23,6 +23,7 @@ from app.ui.layouts import column, held
 from app.window.actions import WindowActions
 from app.window.notices import Notices
 from app.window.pages import Pages
+from app.window.presenting import Presenting
 from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
 from app.window.session_words import session_words
@@ -75,6 +76,7 @@ class MainWindow(QMainWindow):
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
+        self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
         self.window_actions = WindowActions(self)
@@ -136,6 +138,7 @@ class MainWindow(QMainWindow):
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         runs_models += [self.new_action, load_demo, add("Compress the prompt …", composer.ask_compression)]
         self.tour_action = add("Take the tour", self.touring.ask)
+        self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
         self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
@@ -160,7 +163,7 @@ class MainWindow(QMainWindow):
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
         self.menu.addMenu(scenes)
-        self.menu.addActions([shared.full_screen, shared.settings, shared.keys])
+        self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings, shared.keys])
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
 
@@ -290,7 +293,9 @@ class MainWindow(QMainWindow):
         self.page.see_inside(not self.page.cursor_bar.inside.isChecked())
 
     def _on_escape(self) -> None:
-        if self.touring.on:
+        if self.presenting.on:
+            self.presenting.escape()
+        elif self.touring.on:
             self.touring.leave()
         elif self.runs.reading:
             self.runs.cancel()
@@ -356,6 +361,7 @@ class MainWindow(QMainWindow):
         if not (self.finished or self._closing):
             self._closing = True
             self.runs.cancel()
+            self.presenting.leave()
             self.touring.close_down()
             if self.keeps_layout:
                 storage.keep_state(GEOMETRY_KEY, self.saveGeometry())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QMainWindow, QMenu
 
@@ -22,11 +22,14 @@ from engine import InvalidInput
 if TYPE_CHECKING:
     from app.stage.tour import Tour
 
+EVERYWHERE = Qt.ShortcutContext.ApplicationShortcut  # the speaker's notes too
 KEYS = (("PgDown", 1), ("PgUp", -1))
 
 
 class Touring(QObject):
     """One tour at a time, in `bar` and on the stage. Page keys are its own while it is on."""
+
+    begun = Signal()  # a tour, or, where `tour` is None again, what was there before it
 
     def __init__(self, stage: Stage, runs: SavedRuns, banner: Banner, window: QMainWindow) -> None:
         super().__init__(window)
@@ -37,7 +40,7 @@ class Touring(QObject):
         self.recorded = False  # whether scenes are replayed from their recordings, wherever they could be played
         self._menu = QMenu("Scenes", window)
         self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
-        self._keys = [QShortcut(QKeySequence(key), window) for key, _ in KEYS]
+        self._keys = [QShortcut(QKeySequence(key), window, context=EVERYWHERE) for key, _ in KEYS]
         for key, (_, by) in zip(self._keys, KEYS, strict=True):
             key.activated.connect(lambda by=by: self.bar.moved.emit(by))
             key.setEnabled(False)
@@ -52,6 +55,18 @@ class Touring(QObject):
             self.take(read_tour(), number)
         except InvalidInput as error:
             self._banner.tell("error", "There is no tour", str(error))
+
+    def go(self, number: int) -> None:
+        """That scene of the tour that is on, or of the one that is shipped."""
+        if self.tour is not None:
+            self.tour.go(number)
+        else:
+            self.ask(number)
+
+    @property
+    def known(self) -> int:
+        """How many scenes there are to go to."""
+        return len(self.tour.scenes) if self.tour is not None else len(self.scenes().actions())
 
     def scenes(self) -> QMenu:
         """A menu with each scene that is shipped."""
@@ -82,6 +97,7 @@ class Touring(QObject):
         tour.ended.connect(self._on_ended)
         for key in self._keys:
             key.setEnabled(True)
+        self.begun.emit()
         tour.go(number)
 
     def leave(self) -> None:
@@ -98,5 +114,6 @@ class Touring(QObject):
         if self.tour is not None:
             self.tour.deleteLater()
         self.tour = None
+        self.begun.emit()
         for key in self._keys:
             key.setEnabled(False)

@@ -38,6 +38,7 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_data: NewD
     theme.set_theme("dark")
     theme.set_zoom(1.0)
     yield tmp_path / "data"
+    theme.present(None)
     theme.set_theme("dark")
     theme.set_zoom(1.0)
 

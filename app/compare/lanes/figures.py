@@ -1,7 +1,7 @@
 """The figures at a lane's right: painted, so that they take the room there is, a line each or two on one."""
 
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.compare.lanes.tally import (
@@ -19,11 +19,12 @@ from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import MEASURES
 
-WIDTH = 292
+WIDTH, STAGE_WIDTH = 292, 216
+LOSS = 0.95  # a ratio below it looks like none
 TIPS = (
     ("useful tok/s", "Σ output tokens / D, D from the first submit to the last token so far"),
-    ("row-steps wasted", "(held rows + rows whose every token was thrown away) / row-steps"),
-    ("TTFT p95", "95th percentile of first token − submit, over requests"),
+    ("computed rows wasted", "(held rows + rows whose every token was thrown away) / rows of all steps"),
+    ("first token p95", "TTFT p95: 95th percentile of first token − submit, over requests"),
     ("KV waste", MEASURES["kv.waste"].formula),
 )
 KIND_WORDS = (
@@ -37,6 +38,7 @@ class LaneFigures(Painted):
 
     hint, least = (WIDTH, 160), (WIDTH, 84)
     big, second, text, small = Face(24, 300), Face(17, 500), Face(13), Face(12)
+    large, strong = Face(22, 650), Face(15, 650)  # on a stage
 
     def __init__(self, lane: int) -> None:
         super().__init__("lane_figures", "Figures")
@@ -68,7 +70,16 @@ class LaneFigures(Painted):
             self.setAccessibleDescription(f"{said[0]} useful tokens a second, " + ", ".join(s for s in said[1:] if s))
             self.update()
 
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(STAGE_WIDTH), theme.px(48)) if theme.presenting() else super().sizeHint()
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint() if theme.presenting() else super().minimumSizeHint()
+
     def paint(self, painter: QPainter, dirty: QRect) -> None:
+        if theme.presenting():
+            self._paint_stage(painter)
+            return
         t, px = theme.current(), theme.px
         rate, ratio, note, wasted, ttft, waste, finished = self._said
         line, gap = round(self.text.height * 1.25), px(6)
@@ -84,7 +95,7 @@ class LaneFigures(Painted):
         x += self.text.width("useful tok/s") + px(12)
         if tall:
             x, y = 0.0, y + second + px(3)
-        self.second.say(painter, x, y, ratio, lane_color(self.lane))
+        self.second.say(painter, x, y, ratio, self._ratio_color())
         x += self.second.width(ratio) + px(8)
         if x + self.text.width(note) <= self.width():
             self.text.say(painter, x, y, note, t.secondary)
@@ -93,7 +104,7 @@ class LaneFigures(Painted):
             waste = short_waste_words(self._figures)
         facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
         if compact:
-            facts = [(f"{wasted.replace('of row-steps ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
+            facts = [(f"{wasted.replace('of computed rows ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
         if self._figures.rate is None:
             facts = []
         y += gap if tall else px(3)
@@ -111,6 +122,33 @@ class LaneFigures(Painted):
             left, wide, top = 0.0, self.width(), self.height() - round(self.small.height) - gap - thick
         self.small.say(painter, left, baseline, done, t.bad if self._figures.failed else t.secondary)
         self._bar(painter, QRectF(0, top, wide, thick))
+
+    def _paint_stage(self, painter: QPainter) -> None:
+        """What can be read from the last row: the rate, the ratio, how many are finished."""
+        t, px, f = theme.current(), theme.px, self._figures
+        rate, ratio, note, *_ = self._said
+        done = f"{f.finished:,} of {self._total:,}"
+        foot, line = round(self.small.height), round(1.1 * self.text.height)
+        tall = self.height() >= self.large.height + line + foot + px(6)
+        face = self.large if tall else self.strong
+        y = float(face.ascent)
+        face.say(painter, 0, y, rate, t.text)
+        self.text.say(painter, face.width(rate) + px(6), y, "tok/s", t.secondary)
+        if ratio and tall:
+            y += line + px(3)
+            self.strong.say(painter, 0, y, ratio, self._ratio_color())
+            self.text.say(painter, self.strong.width(ratio) + px(6), y, note, t.secondary)
+        elif ratio:
+            self.strong.say(painter, self.width(), y, ratio, self._ratio_color(), before=1)
+        baseline, thick, wide = self.height() - self.small.descent - 1, px(6), self.small.width(done)
+        self.small.say(painter, self.width(), baseline, done, t.bad if f.failed else t.secondary, before=1)
+        top = baseline - self.small.middle - thick / 2
+        self._bar(painter, QRectF(0, top, max(1.0, self.width() - wide - px(8)), thick))
+
+    def _ratio_color(self) -> QColor:
+        """A loss is quiet, whatever the lane's colour."""
+        t = theme.current()
+        return t.text if self._ratio is None or self._ratio >= LOSS else t.secondary
 
     def _bar(self, painter: QPainter, box: QRectF) -> None:
         t, radius = theme.current(), box.height() / 2

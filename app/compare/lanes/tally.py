@@ -109,19 +109,19 @@ def rate_words(rate: float | None) -> str:
 
 
 def wasted_words(figures: Figures) -> str:
-    return "– of row-steps wasted" if figures.wasted is None else f"{percent(figures.wasted)} of row-steps wasted"
+    return f"{'–' if figures.wasted is None else percent(figures.wasted)} of computed rows wasted"
 
 
 def ttft_words(figures: Figures) -> str:
-    return f"TTFT p95 {duration(figures.ttft)}" if figures.ttft is not None else "TTFT p95 –"
+    return f"first token p95 {duration(figures.ttft) if figures.ttft is not None else '–'}"
 
 
 def waste_words(figures: Figures) -> str:
-    """ "KV waste 61 %: reserved 22, internal 39"."""
+    """ "KV waste 61 %: 22 reserved, 39 internal"."""
     if figures.waste is None:
         return "KV waste –"
     kinds = {kind: share for kind, share in figures.waste.items() if share >= LEAST_SHARE}
-    parts = ", ".join(f"{kind} {percent(share).removesuffix(' %')}" for kind, share in kinds.items())
+    parts = ", ".join(f"{percent(share).removesuffix(' %')} {kind}" for kind, share in kinds.items())
     return f"KV waste {percent(sum(figures.waste.values()))}" + (f": {parts}" if len(kinds) > 1 else "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtCore import QRect, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
 
 from app.compare.lanes.figures import LaneFigures
@@ -22,11 +22,12 @@ from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
 from app.playback.player import touched_by
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.controls import button
+from app.ui.font_face import Face
 from app.ui.labels import Note, label, set_role
 from app.ui.layouts import column, named, row
 from app.ui.line import Line
-from app.ui.zoomed import sized
 from app.words import duration, held_words, model_words, sentence
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
@@ -38,16 +39,27 @@ if TYPE_CHECKING:
 AGAIN = "Repeats the lane's disturbed runs, each in the place of the one before"
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
+LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
 
 
 class LaneSentence(Line):
-    """What the lane does, or, in the colour of a warning, why its figures are not to be trusted."""
+    """What the lane does, or, behind a mark of warning, why its figures are not to be trusted."""
 
     warns = False
+    mark = Face(13, 700)
 
-    def color(self) -> QColor:
-        return theme.current().warn if self.warns else super().color()
+    def _indent(self) -> int:
+        return round(self.mark.width("!")) + theme.px(8) if self.warns else 0
+
+    def cut(self, width: int) -> str:
+        return super().cut(width - self._indent())
+
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        if self.warns and self.text():
+            self.mark.say(painter, 0, self.mark.baseline(0, self.height()), "!", theme.current().warn)
+        painter.translate(self._indent(), 0)
+        super().paint(painter, dirty)
 
 
 class LaneView(QFrame):
@@ -60,7 +72,7 @@ class LaneView(QFrame):
     def __init__(self, show: LaneShow, race: RaceSession) -> None:
         super().__init__()
         self.lane, self._race = show, race
-        sized(named(self, f"lane_view_{show.index}", "panel", said=show.name), least_height=136)
+        named(self, f"lane_view_{show.index}", "panel", said=show.name)
         self.tally = LaneTally()
         self.figures = Figures()
         self._places: dict[str, InsightPlace] = {}
@@ -97,6 +109,8 @@ class LaneView(QFrame):
         self._on_rewound()
         self._on_changed()
         self._tell()
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
 
     def _lay_out(self) -> None:
         head = row(LaneMark(self.lane.index), self.title, 4, (self.sentence, 1), self.again, self.status, spacing=8)
@@ -104,13 +118,12 @@ class LaneView(QFrame):
         self.body.addWidget(self.timeline)
         left = column((self.body, 1), self.strip, (self.error, 0, Qt.AlignmentFlag.AlignTop), spacing=4)
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(16, 10, 16, 10)
         self._grid.setHorizontalSpacing(24)
-        self._grid.setVerticalSpacing(8)
         self._grid.addLayout(head, 0, 0, 1, 2)
         self._grid.addLayout(left, 1, 0)
         self._grid.addWidget(self.panel, 1, 1)
         self._grid.setColumnStretch(0, 1)
+        Backstage(self, self.again, self.strip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def hasHeightForWidth(self) -> bool:
@@ -191,9 +204,11 @@ class LaneView(QFrame):
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
         specs = {each.lane.spec for each in self._race.lanes}
         words = [self.lane.sentence]
-        if self.lane.disturbance:
+        if theme.presenting():
+            words = [sentence(self.lane.disturbance)] if self.lane.disturbance else []
+        elif self.lane.disturbance:
             words = [f"{sentence(self.lane.disturbance)}: it may be faster than it looks"]
-        if len(specs) > 1:
+        if len(specs) > 1 and not theme.presenting():
             words.insert(0, held_words(trace.header.model) if trace.records else SCHEMES[spec.quantization].title)
         if len({(each.source, each.revision) for each in specs}) > 1:
             words.insert(0, model_words(spec.source))
@@ -273,6 +288,14 @@ class LaneView(QFrame):
             ratio, note = self.figures.rate / self._base.rate, "the first lane"
         self.panel.show_figures(self.figures, self.lane.total, ratio, note)
         self.figures_changed.emit()
+
+    def _on_theme(self) -> None:
+        """On a stage, as many lanes as there are, and nothing below the fold."""
+        stage = theme.presenting()
+        self.setMinimumHeight(theme.px(STAGE_LEAST if stage else LEAST))
+        self._grid.setContentsMargins(16, 4 if stage else 10, 16, 4 if stage else 10)
+        self._grid.setVerticalSpacing(2 if stage else 8)
+        self._say_what()
 
     def _show_strip(self) -> None:
         tall = self.height() >= theme.px(STRIP_FROM) and self.body.currentWidget() is self.timeline

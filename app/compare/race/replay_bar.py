@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame
 from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.panel import INSIGHTS
 from app.session.lessee import Phase
+from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button
 from app.ui.labels import label
 from app.ui.layouts import named, row
@@ -38,6 +39,7 @@ class ReplayBar(QFrame):
         self.view.currentIndexChanged.connect(lambda: self.view_chosen.emit(self.view.currentData()))
         line = self.button, (self.slider, 1), self.time, self.speed, self.view
         self.setLayout(row(*line, margins=(12, 6, 12, 6), spacing=12))
+        Backstage(self, self.speed, self.view)
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)
         race.clock_moved.connect(self._on_clock)

@@ -109,7 +109,7 @@ class BeamTree(Chart):
         path.cubicTo(QPointF(middle, begin.y()), QPointF(middle, end.y()), end)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         faint = ink == theme.current().faint
-        painter.setPen(QPen(theme.faded(ink, 0.5 if faint else 0.9), 2 if strong else 1))
+        painter.setPen(QPen(theme.faded(ink, 0.5 if faint else 0.9), theme.stroke(4 / 3 if strong else 2 / 3)))
         painter.drawPath(path)
 
     def _cell(self, painter: QPainter, spot: Spot, ink: QColor, strong: bool) -> None:

@@ -115,7 +115,7 @@ class KvBlockTable(QAbstractScrollArea):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         row, top = theme.px(ROW), self.verticalScrollBar().value()
         width, below = self.viewport().width(), HEAD * row
-        first, last = top // row, (top + self.viewport().height()) // row + 1
+        first, last = top // row, (top + self.viewport().height() - below) // row  # whole lines
         columns = self._columns()
         for i, line in enumerate(self.lines[first:last], first):
             self._line(painter, line, QRectF(0, below + i * row - top, width, row), columns)
@@ -148,7 +148,7 @@ class KvBlockTable(QAbstractScrollArea):
         face.say(painter, physical, baseline, f"{line.block:,}", t.text, before=1)
         start, wing = QPointF(logical + theme.px(8), box.center().y()), theme.px(3)
         end = start + QPointF(theme.px(10), 0)
-        painter.setPen(QPen(t.faint, max(1.0, theme.zoom())))
+        painter.setPen(QPen(t.faint, theme.stroke()))
         for tail in (start, end - QPointF(wing, wing), end - QPointF(wing, -wing)):
             painter.drawLine(tail, end)
         high = theme.px(8)

@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 
-TALLEST, WRITTEN = 44, 15  # pixels of a strip; from which on it has words
+TALLEST, STAGE_TALLEST, WRITTEN = 44, 66, 15  # pixels of a strip; from which on it has words
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class KvStrips(Painted):
     @property
     def pitch(self) -> float:
         """Pixels from a strip to the next."""
-        return min(theme.px(TALLEST), self.height() / max(1, len(self.strips)))
+        tallest = STAGE_TALLEST if theme.presenting() else TALLEST
+        return min(theme.px(tallest), self.height() / max(1, len(self.strips)))
 
     def _head(self) -> float:
         """Pixels before the strips, for their names; none where there is no room for words."""

@@ -10,13 +10,13 @@ from app.inside.kv_map.pixels import Grid, PoolInk, grid_for
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.words import tip_words
 from app.plot.image import PixelImage, parts_of
-from app.plot.inked import inked
+from app.plot.inked import inked, say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 
-LARGEST = 44  # pixels of a cell
+LARGEST, STAGE_LARGEST = 44, 84  # pixels of a cell
 JOINED = 6  # from which on a line joins the blocks of a table
 MOST_JOINED = 512
 FRAME_MS = 33
@@ -73,7 +73,8 @@ class KvGrid(Painted):
         assert self._state is not None
         ratio = self.devicePixelRatioF()
         width, height = int(self.width() * ratio), int(self.height() * ratio)
-        return grid_for(self._state.blocks, width, height, round(LARGEST * theme.zoom() * ratio))
+        largest = STAGE_LARGEST if theme.presenting() else LARGEST
+        return grid_for(self._state.blocks, width, height, round(largest * theme.zoom() * ratio))
 
     def box(self, block: int) -> QRectF:
         """A block's cell, in the widget."""
@@ -119,9 +120,12 @@ class KvGrid(Painted):
         for block, text in texts.items():
             box = self.box(block)
             if face.width(text) <= box.width():
-                full = int(state.filled[block]) * 2 > state.size
                 middle, baseline = box.center().x(), box.center().y() + face.cap / 2
-                face.say(painter, middle, baseline, text, t.panel if full else t.text, before=0.5)
+                share = int(state.filled[block]) / state.size
+                if abs(box.height() * (share - 0.5)) < face.cap:  # the edge of what is filled runs through the words
+                    say_on_plate(painter, face, middle - face.width(text) / 2, baseline, text, t.text)
+                else:
+                    face.say(painter, middle, baseline, text, t.panel if share > 0.5 else t.text, before=0.5)
 
     def _lines(self, painter: QPainter, tables: dict[int, Array]) -> None:
         """A line through the selected request's blocks in their logical order."""

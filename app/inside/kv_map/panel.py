@@ -86,8 +86,9 @@ class KvPicture(Painted):
     def _fit(self) -> None:
         """As many words as the lines hold; all of them are in the tip."""
         label, words = self.words, self._said
-        lines = 3 if self.height() >= theme.px(TALL) else 1
+        lines = 3 if self.height() >= theme.px(TALL) and not theme.presenting() else 1
         label.ensurePolished()
+        label.setVisible(bool(words) or not theme.presenting())
         room = lines * label.fontMetrics().lineSpacing() + 2
         label.setFixedHeight(room)
         flags = int(Qt.TextFlag.TextWordWrap.value)
@@ -186,7 +187,7 @@ class KvMap(InsightPanel):
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words, short = HINT, SHORT_HINT
+        words, short = ("", "") if theme.presenting() else (HINT, SHORT_HINT)
         if 0 <= grid.pointed < state.blocks:
             words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:

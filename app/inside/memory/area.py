@@ -243,7 +243,7 @@ class MemoryArea(Chart):
 
 def dash(color: QColor) -> QPen:
     """The pen of what is computed."""
-    pen = QPen(color, max(1.0, 1.25 * theme.zoom()))
+    pen = QPen(color, theme.stroke(1.25))
     pen.setDashPattern([4, 3])
     return pen
 

@@ -40,8 +40,18 @@ class DeviceBar(Painted):
         """How many lines the legend takes."""
         return len(self._flow(width))
 
+    @property
+    def _whole(self) -> bool:
+        """Whether there is a bar of all the device: what others hold is nothing for a stage."""
+        return self.bill is not None and self.bill.total > 0 and not theme.presenting()
+
+    @property
+    def _high(self) -> int:
+        """Pixels of the own bar."""
+        return theme.px(26 if theme.presenting() else 12)
+
     def height_of(self, lines: int) -> int:
-        bars = theme.px(12) + (theme.px(13) if self.bill is not None and self.bill.total else 0)
+        bars = self._high + (theme.px(13) if self._whole else 0)
         return bars + (theme.px(4) + lines * self.pitch if lines else 0)
 
     def sizeHint(self) -> QSize:
@@ -61,8 +71,10 @@ class DeviceBar(Painted):
         if bill is None:
             return []
         box = self._box() + px(5)
-        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in bill.items]
-        words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
+        items = bill.own_items if theme.presenting() else bill.items
+        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in items]
+        if not theme.presenting():
+            words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
         if brief and bill.total:
             words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
         lines: list[list[tuple[float, str, str]]] = [[]]
@@ -88,7 +100,7 @@ class DeviceBar(Painted):
         if bill is None:
             return
         y, width = 0.0, float(self.width())
-        if bill.total:
+        if self._whole:
             high = px(6)
             own, others = (n / bill.total * width for n in (bill.own, bill.other))
             own = min(max(own, px(2)), width)
@@ -101,8 +113,8 @@ class DeviceBar(Painted):
             lens = (QPointF(0, high), QPointF(own, high), QPointF(width, y), QPointF(0, y))
             with inked(painter, t.hairline):
                 painter.drawPolygon(QPolygonF(lens))
-        self._own(painter, QRectF(0, y, width, px(12)))
-        y += px(12) + px(4)
+        self._own(painter, QRectF(0, y, width, self._high))
+        y += self._high + px(4)
         lines = self._flow(self.width())
         if y + len(lines) * self.pitch > self.height() + 1:
             lines = self._flow(self.width(), brief=True)

@@ -17,6 +17,7 @@ from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
+from app.ui.backstage import Backstage
 from app.ui.painted import Painted
 from app.ui.tables.facts import Cell, Facts
 from app.words import duration, kv_words
@@ -86,6 +87,9 @@ class MemoryPicture(Painted):
     def place(self) -> None:
         """Gives each part its room: the area shrinks first, then the device's words go, then its bar, then numbers."""
         px, width, height, gap = theme.px, self.width(), self.height(), theme.px(6)
+        if theme.presenting():
+            self._place_on_stage(gap)
+            return
         wide = width >= px(WIDE)
         left, least = width - (px(WIDTH) + px(16) if wide else 0), px(72 if wide else 60)
         device_of, ledger_of = self.device.height_of, self.ledger.height_of
@@ -107,8 +111,20 @@ class MemoryPicture(Painted):
             self.area.setGeometry(0, 0, width, area)
             self.ledger.setGeometry(0, area + gap, width, ledger)
         self.device.setGeometry(0, height - device, left, device)
+        self.area.show()
         self.ledger.setVisible(wide or ledger > 0)
         self.device.setVisible(device > 0)
+
+    def _place_on_stage(self, gap: int) -> None:
+        """The device with all its words, and above it the area where it has room; no numbers."""
+        width, height = self.width(), self.height()
+        device = min(self.device.height_of(self.device.lines_needed(width)), height)
+        area = height - device - gap
+        self.area.setGeometry(0, 0, width, max(0, area))
+        self.area.setVisible(area >= theme.px(60))
+        self.device.setGeometry(0, height - device, width, device)
+        self.device.show()
+        self.ledger.hide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self.place()
@@ -130,6 +146,7 @@ class MemoryBill(InsightPanel):
         self.span_button = tool_button("memory_span", "", "The last minute, or the whole run")
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
+        Backstage(self, self.span_button)
         self.picture: MemoryPicture = MemoryPicture()
         self.area, self.ledger, self.device = self.picture.area, self.picture.ledger, self.picture.device
         self.set_picture(self.picture)

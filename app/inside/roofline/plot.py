@@ -168,13 +168,14 @@ class RooflinePlot(Chart):
         xs, ys = frame.x(across), frame.y(up)
         self._drawn = first, xs, ys
         kinds = self.points.kind[first:last]
+        size = theme.px(10 if theme.presenting() else 6)
         borders = [len(xs), *(max(0, len(xs) - count) for count, _ in AGES)]
         for end, begin, (_, strength) in reversed(list(zip(borders, borders[1:], AGES))):
             for kind in (DECODE, MIXED, PREFILL):
                 at = begin + np.flatnonzero(kinds[begin:end] == kind)
                 if len(at):
                     cells = np.unique(np.round(np.stack([xs[at], ys[at]]) / COARSE), axis=1) * COARSE
-                    self._marks(painter, kind, cells[0], cells[1], strength, theme.px(6))
+                    self._marks(painter, kind, cells[0], cells[1], strength, size)
 
     def _marks(self, painter: QPainter, kind: int, xs: Array, ys: Array, strength: float, size: float) -> None:
         """Decode: a disc. Prefill: an open square. Mixed: a ring."""
@@ -200,7 +201,7 @@ class RooflinePlot(Chart):
         start = max(10**frame.left, 10**frame.low / bandwidth)
         foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
         slope = QLineF(foot, corner)
-        with inked(painter, t.panel, QPen(t.text, max(1.0, theme.zoom() * 1.25))):
+        with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25))):
             painter.drawLine(slope)
             painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
             painter.drawEllipse(corner, px(3), px(3))
@@ -235,7 +236,7 @@ class RooflinePlot(Chart):
         x, y = float(frame.x(point.intensity)), float(frame.y(point.achieved))
         if point.limit:
             above = float(frame.y(point.limit))
-            painter.setPen(QPen(t.accent, 1))
+            painter.setPen(QPen(t.accent, theme.stroke(2 / 3)))
             painter.drawLine(QLineF(x, y, x, above))
             word = percent(point.share)
             if abs(y - above) > tiny.height + px(8):
@@ -245,7 +246,7 @@ class RooflinePlot(Chart):
         kind = KINDS.index(point.kind)
         painter.setPen(QPen(t.panel, px(17), Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoint(QPointF(x, y))
-        with inked(painter, line=QPen(t.accent, max(1.5, 1.5 * theme.zoom()))):
+        with inked(painter, line=QPen(t.accent, theme.stroke(1.5))):
             painter.drawEllipse(QPointF(x, y), px(8), px(8))
         self._marks(painter, kind, np.array([x]), np.array([y]), 1.0, px(8))
         first, xs, ys = self._drawn

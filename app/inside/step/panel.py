@@ -12,6 +12,7 @@ from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
 from app.playback.scope import Scope
+from app.ui.backstage import Backstage
 from app.ui.tables.facts import Facts
 from engine.trace import Record
 
@@ -31,6 +32,7 @@ class StepInspector(InsightPanel):
         self.previous = self._button(pair, "step_previous", "‹", "Previous step (,)", -1)
         self.next = self._button(pair, "step_next", "›", "Next step (.)", 1)
         self.head.insertLayout(self.head.indexOf(self.summary), pair)
+        Backstage(self, self.previous, self.next)
         self.summary.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.view = StepPicture()
         self.set_picture(self.view)

@@ -83,6 +83,8 @@ class StepSheet(Painted):
     # -- words ----------------------------------------------------------------------------------------------------
 
     def _sections(self, story: StepStory) -> list[tuple[str, list[Paragraph]]]:
+        if theme.presenting():
+            return []
         return [("REFUSED", self._refusals(story)), ("BLOCKS", self._blocks(story))]
 
     def _refusals(self, story: StepStory) -> list[Paragraph]:

@@ -18,6 +18,7 @@ from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
+from app.ui.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
 from engine.config import PAGED_MODES
 from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitted
@@ -70,6 +71,7 @@ class TimelinePanel(InsightPanel):
             button.setAutoExclusive(True)
             button.toggled.connect(lambda on, axis=axis: self.set_axis(axis) if on else None)
             self.head.insertWidget(i, button)
+        Backstage(self, self.live, *self.axes.values())
         remembered = str(storage.settings().value(AXIS, Axis.TIME))
         self.axes[Axis(remembered) if remembered in list(Axis) else Axis.TIME].setChecked(True)
 

@@ -28,7 +28,7 @@ from engine.trace import Array, Record, Step
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
 LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back
 STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
-TALLEST, USUAL = 22, 14
+TALLEST, STAGE_TALLEST, USUAL = 22, 40, 14
 SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
 
 
@@ -147,7 +147,8 @@ class Timeline(TimelineSpan):
 
     def _bars(self) -> Bars:
         scale = self._ratio() * theme.zoom()
-        pitch = max(1, min(self._room() // math.ceil(self.slots / self._slots_a_row()), round(TALLEST * scale)))
+        tallest = round((STAGE_TALLEST if theme.presenting() else TALLEST) * scale)
+        pitch = max(1, min(self._room() // math.ceil(self.slots / self._slots_a_row()), tallest))
         gap = 0 if pitch < 5 else 1 if pitch < 8 else max(2, round(pitch * 0.15))
         top = gap // 2
         return Bars(pitch, top, pitch - gap, max(4, round(6 * scale)), max(1.0, scale))
@@ -257,7 +258,7 @@ class Timeline(TimelineSpan):
     def _paint_cursor(self, painter: QPainter, x: float, top: int, height: int) -> None:
         area = self.area()
         if area.left() <= x <= area.right() + 1:
-            painter.fillRect(QRectF(round(x), top, 1, height), theme.current().accent)
+            painter.fillRect(QRectF(round(x), top, round(theme.stroke(2 / 3)), height), theme.current().accent)
 
     def _paint_slots(self, painter: QPainter, area: QRect) -> None:
         """The slots' numbers."""

@@ -213,7 +213,8 @@ class TimelineView(SelectableTimeline):
 
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
-        return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend, self._told_lines)
+        lanes, told, stage = 2 if self.device else 1, self._told_lines, theme.presenting()
+        return parts_for(self.height(), line, lanes, theme.zoom(), self.legend, told, stage)
 
     def _top(self) -> int:
         return self._parts().queue
@@ -310,7 +311,8 @@ class TimelineView(SelectableTimeline):
             stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
         t, told = theme.current(), self.told()
-        for i, words in enumerate(told or [self.face.cut(self._words_at_foot, self.width() - left)]):
+        at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
+        for i, words in enumerate(told or at_foot):
             self.face.say(
                 painter, left, baseline + i * math.ceil(self.face.height), words, t.text if told else t.secondary
             )

@@ -114,7 +114,7 @@ def test_the_span_counts_from_the_first_submission(trace: Trace) -> None:
 
 def test_waste_is_told_in_few_words_where_there_is_little_room() -> None:
     waste = {"reserved": 0.22, "internal": 0.39, "external": 0.004}
-    assert waste_words(Figures(waste=waste)) == "KV waste 61 %: reserved 22, internal 39, external 0.4"
+    assert waste_words(Figures(waste=waste)) == "KV waste 61 %: 22 reserved, 39 internal, 0.4 external"
     assert short_waste_words(Figures(waste=waste)) == "KV waste 61 %, mostly internal"
     assert short_waste_words(Figures(waste={"reserved": 0.2, "internal": 0.2})) == "KV waste 40 %"
     assert short_waste_words(Figures(waste={"reserved": 0.0})) == "KV waste 0 %"

@@ -1,4 +1,4 @@
-"""Whether a picture shows the same as its baseline, to a person: means of blocks are compared, so that a digit of a rate
+"""Whether a picture shows what its baseline does, to a person: means of blocks are compared, so that a digit of a rate
 and the anti-aliasing of a line do not count, and a sentence, a panel or a colour does."""
 
 from pathlib import Path

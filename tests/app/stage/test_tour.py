@@ -18,9 +18,11 @@ from app.session.session import SessionState
 from app.stage.scene import Point
 from app.stage.spotlight import in_sight
 from app.stage.tour import Tour
+from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, Trace
 from engine.trace import Kind, Step, Submitted, bytes_text
+from tests.app.stage.painted_words import unread_from_afar
 
 WAIT = 60_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -294,6 +296,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
     tour, bar = touring.tour, touring.bar
     assert tour is not None
     tour.replays = False
+    present(qtbot, window)
     assert [scene.file.stem for scene in tour.scenes] == list(CHECKS)
     for number, scene in enumerate(tour.scenes):
         if number:
@@ -302,9 +305,15 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
         assert bar.number.text() == f"{number + 1} of 16"
-        CHECKS[scene.file.stem](Stage(window, tour))
+        stage = Stage(window, tour)
+        CHECKS[scene.file.stem](stage)
+        check_from_afar(qtbot, stage)
         if scene.file.stem == "04-static":
+            qtbot.keyClick(window, Qt.Key.Key_F5)
             check_try_it(qtbot, window, tour)
+            present(qtbot, window)
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert touring.on, "the first one ends presenting"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: touring.tour is None, timeout=WAIT)
     assert session.state is SessionState.READY
@@ -315,6 +324,27 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
     assert {name for name, dock in window.page.docks.items() if dock.isVisible()} == shown
     assert window.compare is not None
     assert window.compare.setup.isVisibleTo(window.compare)
+
+
+def present(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    window.showNormal()  # the offscreen screen is smaller
+    window.resize(*theme.STAGE)
+
+
+def check_from_afar(qtbot: QtBot, stage: Stage) -> None:
+    """Whatever a point is on, and what is said of it, can be read from the back row: a scene in the light theme, the
+    next one in the dark one."""
+    window, tour, bar = stage.window, stage.tour, stage.window.touring.bar
+    assert tour.show is not None
+    theme.set_theme("light" if tour.number % 2 else "dark")
+    for place, point in enumerate(tour.scene.points):
+        stage.at(place)
+        shown = tour.show.place(point.on)
+        assert shown is not None
+        qtbot.waitUntil(lambda: tour.spotlight.lit == tour.spotlight.target)
+        assert unread_from_afar(shown, bar) == [], f"{tour.scene.file.stem}, point {place + 1}"
+    assert window.size().toTuple() == theme.STAGE
 
 
 def check_try_it(qtbot: QtBot, window: MainWindow, tour: Tour) -> None:

@@ -3,13 +3,13 @@ import sys
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QSize, QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.ui import theme
 from app.ui.style_sheet import style_sheet
-from app.ui.theme import DARK, LIGHT, Theme
+from app.ui.theme import DARK, DARK_STAGE, LIGHT, LIGHT_STAGE, Theme
 from tests.app.contrast import contrast
 
 GROUNDS = ("window", "panel", "raised", "field")
@@ -19,6 +19,31 @@ GROUNDS = ("window", "panel", "raised", "field")
 @pytest.mark.parametrize("name", ["text", "secondary", "accent", "good", "warn", "bad"])
 def test_text_stands_out_from_every_ground(tokens: Theme, name: str) -> None:
     assert all(contrast(getattr(tokens, name), getattr(tokens, ground)) >= 4.5 for ground in GROUNDS)
+
+
+@pytest.mark.parametrize("tokens", [DARK_STAGE, LIGHT_STAGE], ids=["dark", "light"])
+def test_a_room_reads_every_word_on_every_ground(tokens: Theme) -> None:
+    for name in ("text", "secondary", "faint", "accent", "good", "warn", "bad"):
+        assert all(contrast(getattr(tokens, name), getattr(tokens, ground)) >= 7 for ground in GROUNDS), name
+    assert contrast(tokens.on_accent, tokens.accent) >= 7
+    assert min(contrast(theme.request_color(i, tokens), tokens.panel) for i in range(64)) >= 6
+
+
+def test_presenting_makes_words_and_lines_larger_and_leaves_what_was_chosen() -> None:
+    theme.set_zoom(1.1)
+    small = theme.ui(11).pointSizeF()
+    theme.present(QSize(1280, 720))
+    assert theme.presenting()
+    assert theme.current() is DARK_STAGE
+    assert theme.ui(11).pointSizeF() == pytest.approx(small * 18 / 12.1)
+    assert theme.stroke() >= 2
+    assert (theme.zoom(), theme.chosen_zoom()) == (1.5, 1.1)
+    theme.present(QSize(1920, 1080))
+    assert theme.zoom() == 2.25
+    assert theme.smallest() == 27, "the same share of the screen"
+    theme.present(None)
+    assert theme.current() is DARK
+    assert theme.zoom() == 1.1
 
 
 @pytest.mark.parametrize("tokens", [DARK, LIGHT], ids=["dark", "light"])

@@ -12,6 +12,7 @@ from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
+from app.inside.timeline.picture.legend import GAP, LEGEND, NEXT, SIDE, Swatches, layers_of
 from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.picture.stalls import draw_bracket
 from app.inside.timeline.picture.tracks import (
@@ -49,7 +50,6 @@ LABELLED = 240  # steps in sight up to which segments have their names inside
 # Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
 # a lane's column shows whole steps, or their borders would beat against the pixels. And for phases with sharp borders.
 NARROW, CRISP = 8, 60
-LEGEND = {"prefill": Hatch.UP, "decode": Hatch.NONE, "padding, held": Hatch.DOWN, "thrown away": Hatch.CROSSED}
 
 
 class TimelinePaint:
@@ -65,13 +65,14 @@ class TimelinePaint:
         accent, text, grey = parts_of(t.accent), parts_of(t.text), parts_of(t.secondary)
         self._most = self.ground + 0.7 * (grey - self.ground)
         useful = self.ground + 0.72 * (accent - self.ground)
-        self._tokens = (Layer(useful), Layer(useful, Hatch.UP), Layer(grey, Hatch.CROSSED), Layer(grey, Hatch.DOWN))
+        layers = layers_of(useful, grey)
+        self._tokens = tuple(layers[hatch] for hatch in (Hatch.NONE, Hatch.UP, Hatch.CROSSED, Hatch.DOWN))
+        self._swatches = Swatches(layers, self.ground, ratio)
         shades = {name: self.ground + share * (text - self.ground) for name, share in STRENGTH.items()}
         shades["forward"] = self.ground + 0.85 * (accent - self.ground)
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
-        self._swatches: dict[Hatch, PixelImage] = {}
         self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
@@ -134,7 +135,7 @@ class TimelinePaint:
         if band.height >= 2 * face.height:
             y = band.bottom - most / self._rim * band.height
             face.say(painter, right, y + face.cap, top, t.secondary, before=1)
-        if not scale.budget:
+        if not scale.budget or (scale.beyond and theme.presenting()):
             return
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
@@ -219,28 +220,20 @@ class TimelinePaint:
         t, face = theme.current(), self.face
         baseline = band.top + theme.px(4) + face.ascent
         middle = baseline - face.cap / 2
-        x, size = float(left), theme.px(9)
+        x, size = float(left), theme.px(SIDE)
         signs: dict[str, Mark | Hatch | None] = {**LEGEND, **{MARK_WORDS[kind]: kind for kind in kinds}, stalls: None}
         for words, sign in signs.items():
-            wide = size + theme.px(5) + face.width(words)
+            wide = size + theme.px(GAP) + face.width(words)
             if x + wide > right:
                 break
             box = QRectF(x, round(middle - size / 2), size, size)
             if isinstance(sign, Hatch):
-                self._swatch(painter, box, sign)
+                self._swatches.draw(painter, box, sign)
             elif sign is not None:
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing)
                 draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             else:
                 draw_bracket(painter, box)
-            face.say(painter, x + size + theme.px(5), baseline, words, t.secondary)
-            x += wide + theme.px(14)
-
-    def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
-        if hatch not in self._swatches:
-            layer = next(layer for layer in self._tokens if layer.hatch is hatch)
-            side, scale = max(1, round(box.width() * self.ratio)), theme.zoom() * self.ratio
-            grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
-            self._swatches[hatch] = PixelImage(lane_picture(np.ones((1, side)), side, (layer,), self.ground, grain))
-        painter.drawImage(box, self._swatches[hatch])
+            face.say(painter, x + size + theme.px(GAP), baseline, words, t.secondary)
+            x += wide + theme.px(NEXT)

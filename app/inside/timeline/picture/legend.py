@@ -1,0 +1,77 @@
+"""What the hatches of slots and tracks mean."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import QRect, QRectF
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QSizePolicy
+
+from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
+from app.plot.image import PixelImage, parts_of
+from app.ui import theme
+from app.ui.font_face import Face
+from app.ui.painted import Painted
+from engine.trace import Array
+
+LEGEND = {"prefill": Hatch.UP, "decode": Hatch.NONE, "padding, held": Hatch.DOWN, "thrown away": Hatch.CROSSED}
+WAITS = "waits for the others' prompts"
+SIDE, GAP, NEXT = 9, 5, 14  # pixels of the design: a swatch, the room to its words, and to the next one
+
+
+def layers_of(own: Array, grey: Array) -> dict[Hatch, Layer]:
+    """How each hatch is drawn: the useful in a colour of its own, the others in grey."""
+    colors = {Hatch.NONE: own, Hatch.UP: own, Hatch.CROSSED: grey, Hatch.DOWN: grey}
+    return {hatch: Layer(color, hatch) for hatch, color in colors.items()}
+
+
+class Swatches:
+    """Squares with a hatch in them, each made once: for one theme, one zoom, one ratio."""
+
+    def __init__(self, layers: dict[Hatch, Layer], ground: Array, ratio: float) -> None:
+        self._layers, self._ground, self._ratio = layers, ground, ratio
+        self._made: dict[Hatch, PixelImage] = {}
+
+    def draw(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
+        if hatch not in self._made:
+            side, scale = max(1, round(box.width() * self._ratio)), theme.zoom() * self._ratio
+            grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
+            pixels = lane_picture(np.ones((1, side)), side, (self._layers[hatch],), self._ground, grain)
+            self._made[hatch] = PixelImage(pixels, self._ratio)
+        painter.drawImage(box, self._made[hatch])
+
+
+class SlotsLegend(Painted):
+    """One line: what the bars of slots look like, as much of it as there is room for."""
+
+    sharp = True
+    face = Face(12)
+
+    def __init__(self) -> None:
+        super().__init__("slots_legend", f"Legend: {', '.join((*LEGEND, WAITS))}")
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.restyle()
+
+    def restyle(self) -> None:
+        self._swatches: Swatches | None = None
+        self.setFixedHeight(round(self.face.height))
+        super().restyle()
+
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, face, px, middle = theme.current(), self.face, theme.px, self.height() / 2
+        if self._swatches is None:
+            ground, accent, grey = map(parts_of, (t.window, t.accent, t.secondary))
+            self._swatches = Swatches(layers_of(accent, grey), ground, self.devicePixelRatioF())
+        side, x = px(SIDE), float(px(16))
+        signs: Sequence[tuple[str, Hatch | None]] = (*LEGEND.items(), (WAITS, None))
+        for words, hatch in signs:
+            wide = side if hatch is not None else 2 * side
+            if x + wide + px(GAP) + face.width(words) > self.width():
+                break
+            if hatch is not None:
+                self._swatches.draw(painter, QRectF(x, round(middle - side / 2), side, side), hatch)
+            else:
+                thick = round(theme.stroke())
+                painter.fillRect(QRectF(x, round(middle - thick / 2), wide, thick), t.accent)
+            face.say(painter, x + wide + px(GAP), middle + face.cap / 2, words, t.secondary)
+            x += wide + px(GAP) + face.width(words) + px(NEXT)

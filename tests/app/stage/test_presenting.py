@@ -1,0 +1,148 @@
+"""Presenting: what a room sees, what a speaker does with the keys, and that all is as before after it."""
+
+import getpass
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from app.compare.choice import LaneChoice, RaceChoice
+from app.session.lessee import Phase
+from app.stage.notes_window import clock_words
+from app.stage.tour import Tour
+from app.ui import theme
+from app.window.main_window import COMPARE, MainWindow
+from tests.app.stage.painted_words import painted_words, unread_from_afar
+from tests.app.stage.test_touring import RUN, begin, scenes
+
+WAIT = 60_000
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+NOTED = RUN.replace("seconds = 0.5", 'seconds = 0.5\nnotes = "Look at the room."')
+
+
+def present(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    assert window.isFullScreen()
+    window.showNormal()  # the offscreen screen is smaller
+    window.resize(*theme.STAGE)
+
+
+def in_sight(window: MainWindow) -> set[str]:
+    return {each.objectName() for each in window.findChildren(QWidget) if each.isVisible() and each.objectName()}
+
+
+def at_rest(qtbot: QtBot, tour: Tour, number: int) -> None:
+    qtbot.waitUntil(lambda: tour.number == number and tour.over, timeout=WAIT)
+
+
+def test_a_speaker_has_every_key_and_a_room_sees_no_apparatus(qtbot: QtBot, ready: MainWindow, tmp_path: Path) -> None:
+    window, touring, bar, presenting = ready, ready.touring, ready.touring.bar, ready.presenting
+    window.resize(*theme.STAGE)
+    before = in_sight(window)
+    tour = begin(window, scenes(tmp_path, NOTED, RUN.replace("Two words", "Three words")))
+    tour.replays = False
+    at_rest(qtbot, tour, 0)
+    present(qtbot, window)
+    docks = window.page.docks  # what is pointed at has the page for itself
+    qtbot.waitUntil(lambda: docks["kv_map"].isVisible() and not docks["timeline"].isVisible(), timeout=WAIT)
+    assert bar.pointed.text() == "Last."
+    away = ("top_bar", "banner", "composer", "cursor_speed", "cursor_back", "see_inside", "scene_try", "kv_map_menu")
+    assert not in_sight(window) & set(away)
+    assert bar.pointed.isVisible()
+    assert not bar.caption.isVisible()
+
+    qtbot.keyClick(bar, Qt.Key.Key_2)
+    at_rest(qtbot, tour, 1)
+    qtbot.keyClick(bar, Qt.Key.Key_Left)
+    at_rest(qtbot, tour, 0)
+    qtbot.keyClick(bar, Qt.Key.Key_7)
+    assert tour.number == 0, "there is no seventh"
+
+    qtbot.keyClick(bar, Qt.Key.Key_Q)
+    assert (bar.question.isVisible(), bar.question.text()) == (True, "Why?")
+    qtbot.keyClick(bar, Qt.Key.Key_Q)
+    assert bar.question.text() == "Why?\nBecause."
+    qtbot.keyClick(bar, Qt.Key.Key_Q)
+    assert not bar.question.isVisible()
+    assert bar.pointed.isVisible()
+
+    scope = window.bridge.scope
+    length = scope.end - scope.origin
+    for seconds in (20.0, 60.0):
+        qtbot.keyClick(bar, Qt.Key.Key_S)
+        assert scope.playing
+        assert scope.speed == pytest.approx(length / seconds)
+        assert f"in {seconds:.0f} s" in bar.status.text()
+    qtbot.keyClick(bar, Qt.Key.Key_Space)
+    assert not scope.playing
+
+    qtbot.keyClick(window, Qt.Key.Key_B)
+    assert presenting.curtain is not None
+    assert presenting.curtain.size() == window.size()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert not presenting.curtain.isVisible()
+    qtbot.keyClick(window, "?", Qt.KeyboardModifier.ShiftModifier)
+    assert presenting.keys is not None
+    assert presenting.keys.isVisible()
+    assert unread_from_afar(presenting.keys) == []
+    qtbot.keyClick(window, "?", Qt.KeyboardModifier.ShiftModifier)
+    assert not presenting.keys.isVisible()
+
+    qtbot.keyClick(window, Qt.Key.Key_N)
+    notes = presenting.notes
+    assert notes is not None
+    assert notes.isVisible()
+    assert (notes.notes.text(), notes.answer.text()) == ("Look at the room.", "Because.")
+    assert notes.pointed.text() == "Last." or notes.pointed.text() == ""
+    assert (notes.then.text(), notes.first.text()) == ("Next: Three words", "One. Two.")
+    qtbot.keyClick(notes, Qt.Key.Key_PageDown)
+    at_rest(qtbot, tour, 1)
+    assert notes.then.text() == "The last scene."
+    assert scope.speed == window.page.cursor_bar.speed.currentData(), "slow motion is of one scene"
+
+    said = " ".join(word.text for shown in (window, notes) for word in painted_words(shown))
+    said += window.windowTitle() + notes.windowTitle()
+    assert not [secret for secret in (str(Path.home()), str(tmp_path), f"/{getpass.getuser()}/") if secret in said]
+
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert not notes.isVisible()
+    assert touring.on
+    assert not theme.presenting()
+    assert bar.next.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: touring.tour is None, timeout=WAIT)
+    assert in_sight(window) == before
+
+
+def test_four_lanes_their_replay_and_the_winner_are_in_sight_at_once(qtbot: QtBot, ready: MainWindow) -> None:
+    window = ready
+    window.show_page(COMPARE)
+    compare = window.compare
+    assert compare is not None
+    lanes = ("static:2", "dynamic:2", "continuous:2", "continuous:8")
+    compare.setup.take(RaceChoice("burst", tuple(map(LaneChoice.parse, lanes)), 1024, 4))
+    present(qtbot, window)
+    compare.start()
+    qtbot.waitUntil(lambda: compare.race.phase is Phase.OVER and compare.race.report is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: all(lane.playback.caught_up for lane in compare.race.lanes), timeout=WAIT)
+    qtbot.waitUntil(compare.verdict.isVisible)
+    told = compare.verdict.verdict
+    assert told is not None
+    assert "as fast as" in told.words
+    assert "one run each" in told.reasons
+    for shown in (*compare.views, compare.legend, compare.verdict, compare.replay):
+        assert shown.isVisible()
+        assert window.rect().contains(shown.rect().translated(shown.mapTo(window, shown.rect().topLeft())))
+    assert compare.lanes_place.verticalScrollBar().maximum() == 0, "nothing is below the fold"
+    assert unread_from_afar(compare) == []
+    assert window.size().toTuple() == theme.STAGE
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert compare.setup.isVisible()
+    assert compare.charts.isVisible()
+    assert not compare.verdict.isVisible()
+
+
+def test_the_time_of_a_talk_is_told_in_minutes_and_hours() -> None:
+    assert [clock_words(seconds) for seconds in (0, 65.9, 3723)] == ["0:00", "1:05", "1:02:03"]
