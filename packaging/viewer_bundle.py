@@ -13,7 +13,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from shutil import which
+from shutil import copytree, ignore_patterns, which
 
 ROOT = Path(__file__).parents[1]
 NAME = "batchscope-viewer"
@@ -30,7 +30,9 @@ def environment(folder: Path) -> Path:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     subprocess.run([*pip, *needed, PYINSTALLER], check=True)
-    subprocess.run([*pip, "--no-deps", ROOT], check=True)
+    source = folder / "source"  # a copy, in which no earlier build lies
+    copytree(ROOT, source, ignore=ignore_patterns(".*", "build", "dist", "*.egg-info", "tests", "screenshots"))
+    subprocess.run([*pip, "--no-deps", source], check=True)
     return python
 
 
