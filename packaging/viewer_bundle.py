@@ -8,9 +8,11 @@ and what the viewer needs are installed into an environment that is thrown away;
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from pathlib import Path
 from shutil import copytree, ignore_patterns, which
@@ -67,6 +69,20 @@ def lacking(folder: Path) -> list[str]:
     return [f"{library} ({package})" for library, package in wanted.items() if not any(folder.rglob(library))]
 
 
+def tried(folder: Path) -> float:
+    """Seconds until a run was opened on no display and its panels were drawn. Raises SystemExit where that failed."""
+    run = folder / "_internal" / "resources" / "scenes" / "runs" / "04-static.bsrun"
+    given = os.environ | {"QT_QPA_PLATFORM": "offscreen", "LC_ALL": "C.UTF-8"}
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as pictures:
+        command = [folder / NAME, run, "--pictures", pictures]
+        done = subprocess.run(command, env=given | {"BATCHSCOPE_DATA": pictures}, capture_output=True, text=True)
+        drawn = len(list(Path(pictures).glob("*.png")))
+    if done.returncode or "Traceback" in done.stderr or not drawn:
+        raise SystemExit(f"the viewer draws no run:\n{done.stderr[-2000:]}")
+    return time.perf_counter() - begun
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("out", type=Path, metavar="OUT", help="the folder in which that of the viewer is made")
@@ -77,6 +93,7 @@ def main() -> int:
     folder = bundle(given.out.resolve())
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
     print(f"{'viewer':<24}{folder}  {size / 1e6:.1f} MB")
+    print(f"{'opens a run and draws it':<24}  in {tried(folder):.1f} s")
     if absent := lacking(folder):
         print(f"not on this machine, so not in it: {', '.join(absent)}; an X11 desktop without them opens no window")
     if size >= LARGEST:

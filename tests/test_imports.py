@@ -15,7 +15,7 @@ import engine
 
 LIGHT = """
 engine engine.trace engine.core engine.compare engine.checkpoints engine.quality engine.memory app.cli.doctor
-app.__main__ app.window.main_window app.models.page
+engine.serving.server app.__main__ app.window.main_window app.models.page
 """.split()
 
 

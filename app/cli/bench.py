@@ -24,6 +24,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
     what = "measure each technique (or those named) on its workload, beside the run without it"
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
+    what = "measure what serving over HTTP costs, beside the same engine without it"
+    bench.add_argument("--serve", action="store_true", help=what)
     bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
     bench.set_defaults(command=run)
 
@@ -33,6 +35,10 @@ def run(options: argparse.Namespace) -> int:
         from app.bench.run import main as measure_window
 
         return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
+    if options.serve:
+        from engine.bench.serving.run import run as measure_server
+
+        return measure_server(options.rounds, options.threads, options.json)
     if options.techniques is not None:
         from engine.bench.techniques.run import run as measure_techniques
 

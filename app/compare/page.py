@@ -1,6 +1,7 @@
 """The Compare page: the same prompts through several ways of batching, lane above lane on one clock."""
 
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from app.compare.race.lane_show import LaneShow
 from app.compare.race.replay_bar import ReplayBar
 from app.compare.race.report import Report as RaceReport
 from app.compare.race.results import ResultTable
+from app.compare.race.saved import SavedRaces
 from app.compare.race.session import RaceSession
 from app.compare.race.verdict import verdict
 from app.compare.race.verdict_card import VerdictCard
@@ -24,9 +26,7 @@ from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
 from app.inside.timeline.picture.legend import SlotsLegend
 from app.playback.cursor_bar import cursor_key
-from app.session.engine_lease import Report
 from app.session.lessee import Phase
-from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -38,16 +38,13 @@ from app.ui.layouts import Scrolled, column, discard, held
 from app.ui.page import Page
 from app.ui.zoomed import sized
 from app.words import sentence
-from engine.compare import RACE_SUFFIX, RaceResult, load_race
-from engine.jobs import LoadProgress, engine_missing
+from engine.compare import RACE_SUFFIX, RaceResult
+from engine.jobs import engine_missing
+from engine.library import SideBySide
 
 FOUR_CHARTS = 920  # pixels of the design
 VIEWER_WORDS = "A saved race is shown here: press Ctrl+O for one, or drop its file."
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
-
-
-def _report(report: Report, done: int, total: int) -> None:
-    report(LoadProgress("reading", done, total))
 
 
 class ComparePage(Page):
@@ -61,7 +58,6 @@ class ComparePage(Page):
         self.charts = sized(RaceCharts(), least_height=236, most_height=320)
         self.result = sized(ResultTable(), least_height=236, most_height=320)
         self.sweep = SweepSession(session, self)
-        self._work: LongWork | None = None  # that reads a race's file
         file = Entry("Race", RACE_SUFFIX, self._save_race)
         png = Entry("Picture", ".png", lambda path: write_picture(self._scroll.sheet, path, theme.current().window))
         drawn = partial(write_drawing, title="A race")
@@ -72,6 +68,7 @@ class ComparePage(Page):
         self.sweep_export = table_menu(self, lambda: self.sweep.result, "sweep")
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
+        self.saved = SavedRaces(session, self.notice, self)
         self.replay = ReplayBar(self.race)
         self.legend, self.verdict = SlotsLegend(), VerdictCard()
         Backstage(self, self.setup, self.notice)
@@ -126,6 +123,7 @@ class ComparePage(Page):
 
     def _connect(self) -> None:
         race = self.race
+        self.setup.undoable.connect(self.undoable)
         self.setup.race_asked.connect(self.start)
         self.setup.stop_asked.connect(self.stop)
         self.setup.sweep_shown.connect(self._show_body)
@@ -144,6 +142,8 @@ class ComparePage(Page):
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
+        self.saved.race_read.connect(self._on_race_read)
+        self.saved.runs_read.connect(self._on_runs_read)
         race.reported.connect(self._on_reported)
         self.result.widened.connect(self._place)
         self.setup.choice_changed.connect(self._on_choice)
@@ -166,11 +166,6 @@ class ComparePage(Page):
         """Whether a race or a sweep is under way."""
         return self.race.running or self.sweep.running
 
-    @property
-    def reading(self) -> bool:
-        """Whether the file of a race is being read."""
-        return self._work is not None
-
     def start(self) -> None:
         """Begins what is on show, the race or the sweep."""
         if not (self.race.busy or self.sweep.busy):
@@ -183,8 +178,8 @@ class ComparePage(Page):
                 lessee.stop()
 
     def give_up(self) -> bool:
-        if self.reading:
-            self.close_file()
+        if self.saved.reading:
+            self.saved.close()
         elif self.running:
             self.stop()
         else:
@@ -201,22 +196,24 @@ class ComparePage(Page):
 
     def close_down(self) -> None:
         """What runs is ended, no frame follows."""
-        self.close_file()
+        self.saved.close()
         self.race.close()
         self.sweep.close()
 
     def open_race(self, path: Path) -> None:
         """Reads a race that was kept and shows it as if it had just ended; one that is being read is given up."""
+        if self._free():
+            self.saved.read_race(path)
+
+    def open_runs(self, paths: Sequence[Path]) -> None:
+        """Reads several runs and shows them as the lanes of a race."""
+        if self._free():
+            self.saved.read_runs(paths)
+
+    def _free(self) -> bool:
         if self.race.busy or self.sweep.busy:
             self.notice.tell("warning", "A race is running", "A saved one can be shown when it is over.")
-            return
-        self.close_file()
-        work = self._work = LongWork(self._session, self)
-        say = partial(self.notice.tell, "info", f"Reading {path.stem}", action=("Cancel", self.close_file))
-        work.progressed.connect(lambda status: say(f"{status.done:,} of {status.total:,} runs"))
-        work.ended.connect(lambda outcome: self._on_read(work, path, outcome))
-        work.ended.connect(work.deleteLater)
-        work.start(lambda report, cancelled: load_race(path, partial(_report, report), cancelled))
+        return not (self.race.busy or self.sweep.busy)
 
     def show_race(self, result: RaceResult, choice: RaceChoice, path: Path) -> None:
         """A race that was read from a file, as if it had just ended, and the choice it was begun with."""
@@ -224,24 +221,25 @@ class ComparePage(Page):
         self.setup.take(choice)
         self.race.open(result, choice.to_json(), path)
 
-    def close_file(self) -> None:
-        """Ends the reading under way."""
-        if self._work is not None:
-            self._work.close()
-            self._work = None
-            self.notice.hide()
-
-    def _on_read(self, work: LongWork, path: Path, outcome: Outcome) -> None:
-        if work is not self._work:
-            return  # it was given up
-        self._work = None
-        self.notice.hide()
-        if outcome.error:
-            self.notice.tell("error", "The race was not opened", sentence(outcome.error))
-        elif not outcome.cancelled and not (self.race.busy or self.sweep.busy):
-            result, asked = outcome.result
-            self.show_race(result, choice_of(result, asked, self.setup.choice), path)
+    def _on_race_read(self, result: RaceResult, asked: str, path: Path) -> None:
+        if not (self.race.busy or self.sweep.busy):
+            self.setup.show_sweep(False)
+            self.setup.change("took a race's settings", choice_of(result, asked, self.setup.choice))
+            self.race.open(result, asked, path)
             self.notice.tell("info", f"A saved race: {path.stem}", "Space plays it; Race runs it once more.")
+
+    def _on_runs_read(self, read: SideBySide) -> None:
+        if not (self.race.busy or self.sweep.busy):
+            self.setup.show_sweep(False)
+            self.race.open(read.race)
+            title = f"{len(read.race.lanes)} saved runs on one clock"
+            if read.differs:
+                unlike = " and ".join(read.differs)
+                words = f"They differ in {unlike}: the clock is common to them, their figures are not of one race."
+                self.notice.tell("warning", title, words)
+            else:
+                words = "The same prompts, model and machine; each from its first request on. Space plays them."
+                self.notice.tell("info", title, words)
 
     def _save_race(self, path: Path) -> None:
         """A copy of the file in which the race on show is kept. Raises OSError."""

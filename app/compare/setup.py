@@ -35,6 +35,7 @@ class RaceSetup(QFrame):
     """Edits a `RaceChoice`, which is remembered."""
 
     choice_changed = Signal()
+    undoable = Signal(str, object, object)  # what was changed, in words; what takes it back, and does it again
     sweep_shown = Signal(bool)  # whether the sweep is on show, or the race
     race_asked = Signal()
     stop_asked = Signal()
@@ -104,7 +105,7 @@ class RaceSetup(QFrame):
         """Takes a workload of a person's own."""
         path = Path(path)
         storage.settings().setValue("compare/folder", str(path.parent))
-        self.take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
+        self.change(f"took {path.name}", replace(self.choice, workload=str(path), count=0, kv_tokens=0))
 
     def choose_file(self, take: Callable[[str], object] | None = None) -> None:
         """Asks for a file of prompts or a recipe, or, where someone else will `take` it, for a race too."""
@@ -182,6 +183,13 @@ class RaceSetup(QFrame):
                 self._fill_workloads()
             self.choice_changed.emit()
 
+    def change(self, words: str, choice: RaceChoice) -> None:
+        """Takes another choice, and says how the one before comes back."""
+        before = self.choice
+        self.take(choice)
+        if choice != before:
+            self.undoable.emit(words, lambda: self.take(before), lambda: self.take(choice))
+
     def _on_workload(self) -> None:
         name = self.workload.currentData()
         if name == OPEN:
@@ -193,10 +201,13 @@ class RaceSetup(QFrame):
         if card is not None and card.suggested.lanes:
             lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
         self.workload.setToolTip(card.description if card else str(name))
-        self.take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
+        choice = replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0)
+        self.change("chose another workload", choice)
 
     def _on_lanes(self) -> None:
-        self.take(replace(self.choice, lanes=self.picker.lanes))
+        lanes = self.picker.lanes
+        what = "removed a lane" if len(lanes) < len(self.choice.lanes) else "changed the lanes"
+        self.change(what, replace(self.choice, lanes=lanes))
 
     def _on_rules(self) -> None:
         if not self._showing:

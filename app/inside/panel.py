@@ -129,8 +129,21 @@ class InsightPanel(QWidget):
     # -- what the scope does --------------------------------------------------------------------------------------
 
     @property
+    def position(self) -> int:
+        """Records that were taken."""
+        return self._position
+
+    @property
     def caught_up(self) -> bool:
         return self._position >= len(self.scope.trace.records)
+
+    @property
+    def _far_behind(self) -> bool:
+        """Whether much of what led to the moment on show is still to be taken."""
+        times, place = self.scope.trace.records.times, self._position
+        if len(times) - place <= FAR_BEHIND:
+            return False
+        return times[min(place + FAR_BEHIND, len(times) - 1)] <= self.scope.moment
 
     def advance(self, deadline: float) -> None:
         """Takes new records until the clock passes the deadline, but a few in any case."""
@@ -144,13 +157,13 @@ class InsightPanel(QWidget):
                 break
         if self._position > begin:
             self._stale = True
-        if end - self._position > FAR_BEHIND:
+        if self._far_behind:
             self.summary.say(f"reading the run · {100 * self._position / end:.0f} %")
 
     def refresh(self) -> bool:
         """Draws, if anything is new and the last drawing is not of just now. Returns whether it drew new records, and
         not only because the cursor moved, which all panels follow at once."""
-        if not self._stale or len(self.scope.trace.records) - self._position > FAR_BEHIND:
+        if not self._stale or self._far_behind:
             return False
         now, moved = perf_counter(), self._moved
         if not moved and now < self._drawn_at + PAUSE:

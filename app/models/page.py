@@ -75,7 +75,7 @@ class ModelsPage(Page):
         self.search_action = self._action("Search for a model", self.start_search, "Ctrl+F")
         self.rescan_action = self._action("Look again at the models that are here", self.rescan, "Ctrl+R")
         self._action("Add a model folder …", self.list.choose_folder)
-        self._action("Forget all recent models", self.recents.clear)
+        self._action("Forget all recent models", self._on_forget)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
 
     def _action(self, words: str, act: Callable[[], None], keys: str = "") -> QAction:
@@ -116,7 +116,7 @@ class ModelsPage(Page):
         view.folder_added.connect(self.open_folder)
         view.removed.connect(self._on_removed)
         view.deletion_asked.connect(self.deletion.ask)
-        view.clear_asked.connect(self.recents.clear)
+        view.clear_asked.connect(self._on_forget)
         view.rescan_asked.connect(self.rescan)
         self.finder.found.connect(self._show)
         library.scanned.connect(self._on_scanned)
@@ -316,12 +316,25 @@ class ModelsPage(Page):
     def _on_removed(self, item: Item) -> None:
         match item.section:
             case Section.RECENT if item.settings is not None:
-                self.recents.remove(item.settings)
+                settings = item.settings
+                self._remove(f"took {item.name} off the list", lambda: self.recents.remove(settings))
             case Section.FOLDERS if item.folder is not None:
-                self.recents.remove_folder(item.folder)
+                folder = item.folder
+                self._remove(f"took {item.name} off the list", lambda: self.recents.remove_folder(folder))
             case Section.DOWNLOADS if item.download is not None:
                 self.downloads.cancel(item.download)
                 self.downloads.remove(item.download)
+
+    def _on_forget(self) -> None:
+        self._remove("forgot all recent models", self.recents.clear)
+
+    def _remove(self, words: str, act: Callable[[], None]) -> None:
+        """What goes from the list can come back."""
+        recents = self.recents
+        before = recents.entries, recents.folders
+        act()
+        if (recents.entries, recents.folders) != before:
+            self.undoable.emit(words, lambda: recents.put_back(*before), act)
 
     # -- looks ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The composer: a prompt, how many of it, and Send."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QFrame, QPushButton
 
 from app import storage
 from app.play.prompts import Draft, guessed
+from app.play.written import Written
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
@@ -56,6 +58,7 @@ class Composer(QFrame):
 
     path_dropped = Signal(object)  # Path: a prompt file or a model folder
     compression_asked = Signal(object)  # Prompt
+    undoable = Signal(str, object, object)  # what was replaced, in words; what brings it back, and replaces it again
 
     def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
         super().__init__()
@@ -170,8 +173,14 @@ class Composer(QFrame):
             self._complain(sentence(str(error)))
             return
         storage.settings().setValue("composer/folder", str(path.parent))
-        self.take(path.name, prompts)
+        with self._replacing(f"took prompts from {path.name}"):
+            self.take(path.name, prompts)
         self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
+
+    @property
+    def file_name(self) -> str:
+        """Whose prompts are sent in place of the written one; "" where none are."""
+        return self.drop_file.text().removesuffix(DROPPED)
 
     def take(self, name: str, prompts: Sequence[Arrival]) -> None:
         """These prompts, as they are, in place of the written one; `name` says whose they are."""
@@ -193,6 +202,11 @@ class Composer(QFrame):
 
     def use(self, prompt: Prompt) -> None:
         """Takes a prompt in place of what is written, which undo brings back; a conversation as it is."""
+        with self._replacing("took the compressed prompt"):
+            self._use(prompt)
+        self.prompt.setFocus()
+
+    def _use(self, prompt: Prompt) -> None:
         messages = [part for part in prompt if isinstance(part, dict)]
         *system, last = messages or [{"role": "user", "content": str(prompt)}]
         if self._file or [m["role"] for m in system] not in ([], ["system"]) or last["role"] != "user":
@@ -208,13 +222,37 @@ class Composer(QFrame):
             self.system.replace_text(system[0]["content"])
         elif messages:
             self.use_system.setChecked(False)
-        self.prompt.setFocus()
+
+    @contextmanager
+    def _replacing(self, words: str) -> Iterator[None]:
+        """What is done within takes the place of what was there, which can come back."""
+        before = self._written()
+        yield
+        after = self._written()
+        if after != before:
+            self.undoable.emit(words, lambda: self._put_back(before), lambda: self._put_back(after))
+
+    def _written(self) -> Written:
+        texts = self.prompt.toPlainText(), self.system.toPlainText()
+        switches = self.use_system.isChecked(), self.chat.isChecked(), self.each_line.isChecked()
+        return Written(*texts, *switches, self.count.value(), self.file_name, self._file)
+
+    def _put_back(self, written: Written) -> None:
+        self.take(written.name, written.prompts)
+        for field, text in ((self.prompt, written.prompt), (self.system, written.system)):
+            if field.toPlainText() != text:
+                field.replace_text(text)
+        self.use_system.setChecked(written.use_system)
+        if self.chat.isEnabled():
+            self.chat.setChecked(written.chat)
+        self.each_line.setChecked(written.each_line)
+        self.count.setValue(written.count)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _on_drop_file(self) -> None:
-        self._file = ()
-        self._show_file()
+        with self._replacing(f"put {self.file_name} away"):
+            self.take("", ())
         self.prompt.setFocus()
 
     def _show_file(self) -> None:

@@ -83,6 +83,7 @@ class PlayPage(Page):
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
         self.composer.compression_asked.connect(self.compress)
+        self.composer.undoable.connect(self.undoable)
         self.wall.cards.compression_requested.connect(
             lambda request: self.compress(prompt_of(bridge.requests[request]))
         )
@@ -173,6 +174,18 @@ class PlayPage(Page):
         self.cursor_bar.inside.setChecked(inside)
         storage.settings().setValue(INSIDE_KEY, inside)
 
+    def put_panels_back(self) -> None:
+        """Every dock where it was first."""
+        before, inside = self.area.saveState(LAYOUT_VERSION), self.cursor_bar.inside.isChecked()
+
+        def undo() -> None:
+            self.area.restoreState(before, LAYOUT_VERSION)
+            self.cursor_bar.inside.setChecked(inside)
+
+        self.see_inside(False)
+        if self.area.saveState(LAYOUT_VERSION) != before:
+            self.undoable.emit("put all panels back", undo, lambda: self.see_inside(False))
+
     def show_run(self, name: str, header: Header) -> None:
         """At the left, what a saved run was made with."""
         self.run.show_run(name, header)
@@ -247,6 +260,10 @@ class PlayPage(Page):
     def _on_follow_up(self, request: int) -> None:
         self._on_opened(request)
         self.transcript.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def open_request(self, request: int) -> None:
+        """Selects it in all panels, as soon as its record is there."""
+        self._on_created(request)
 
     def _on_created(self, request: int) -> None:
         self._awaited = request

@@ -55,6 +55,11 @@ class RecentModels(QObject):
     def clear(self) -> None:
         self._set([])
 
+    def put_back(self, entries: Iterable[Recent], folders: list[Path]) -> None:
+        """The lists as they were."""
+        self._set_folders(list(folders))
+        self._set(entries)
+
     def add_folder(self, folder: Path) -> None:
         """Lists a folder from now on, newest first."""
         folder = folder.expanduser().absolute()

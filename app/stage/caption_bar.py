@@ -83,7 +83,6 @@ class CaptionBar(QFrame):
         self.title.setText(scene.title)
         self.number.setText(f"{number} of {scenes}")
         self.caption.setText(scene.caption)
-        self.question.setText(scene.question)
         self._asked = False
         self.answer.setEnabled(True)
         self.previous.setEnabled(number > 1)
@@ -91,6 +90,7 @@ class CaptionBar(QFrame):
         self.copy.setToolTip(f"{COPY_TIP}:\n{scene.command}")
         self.say_trying(False)
         self.point("")
+        self._choose_words()
         self.setAccessibleName(f"Tour, scene {number} of {scenes}: {scene.title}. {scene.caption}")
 
     def point(self, words: str) -> None:
@@ -111,14 +111,12 @@ class CaptionBar(QFrame):
 
     def ask(self) -> None:
         """The question, then its answer, then the scene's words again: for a stage, where there are no buttons."""
-        scene = self._scene
-        if scene is not None and self._asked and self.answer.isEnabled():
+        if self._asked and self.answer.isEnabled():
             self._on_answer()
-        elif scene is not None:
+        else:
             self._asked = not self._asked
-            self.question.setText(scene.question)
             self.answer.setEnabled(True)
-        self._choose_words()
+            self._choose_words()
 
     def _choose_words(self) -> None:
         """A stage has room for one of the three; a low window for the caption or what is pointed at."""
@@ -127,6 +125,9 @@ class CaptionBar(QFrame):
         self.caption.setVisible(not low or not (pointed or (stage and self._asked)))
         self.pointed.setVisible(not stage or (pointed and not self._asked))
         self.question.setVisible(not stage or self._asked)
+        if (scene := self._scene) is not None:
+            answered = scene.answer if stage else f"{scene.question}\n{scene.answer}"
+            self.question.setText(scene.question if self.answer.isEnabled() else answered)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -141,8 +142,8 @@ class CaptionBar(QFrame):
 
     def _on_answer(self) -> None:
         if self._scene is not None:
-            self.question.setText(f"{self._scene.question}\n{self._scene.answer}")
             self.answer.setEnabled(False)
+            self._choose_words()
             self.setFocus()
 
     def _on_try(self) -> None:

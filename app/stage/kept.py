@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray
 
-from app.play.composer import DROPPED
 from app.play.layout import LAYOUT_VERSION
 from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
@@ -54,7 +53,7 @@ class Kept:
             bridge.trace if bridge.requests else None,
             session.run_file or Path("the session before"),
             play.composer.draft().file,
-            play.composer.drop_file.text().removesuffix(DROPPED),
+            play.composer.file_name,
             play.composer.count.value(),
         )
 
@@ -62,10 +61,7 @@ class Kept:
         """The page, the panels and the race's settings."""
         play, compare, composer = stage.play, stage.compare(), stage.play.composer
         if composer.draft().file != self.prompts:
-            if self.prompts:
-                composer.take(self.prompts_name, self.prompts)
-            else:
-                composer.drop_file.click()
+            composer.take(self.prompts_name, self.prompts)
         composer.count.setValue(self.count)
         play.area.restoreState(self.panels, LAYOUT_VERSION)
         play.cursor_bar.inside.setChecked(self.inside)

@@ -3,7 +3,7 @@
 from time import monotonic, strftime
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QShowEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from app.stage.tour import Tour
@@ -96,12 +96,6 @@ class NotesWindow(QWidget):
     def _tick(self) -> None:
         self.clock.setText(strftime("%H:%M"))
         self.elapsed.setText(clock_words(monotonic() - self._since))
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.hide()
-        else:
-            super().keyPressEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

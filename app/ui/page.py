@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.ui.layouts import named
@@ -9,6 +10,8 @@ from app.ui.layouts import named
 
 class Page(QWidget):
     """A page does what it is not asked to do otherwise."""
+
+    undoable = Signal(str, object, object)  # what was done on it, in words; what takes it back, and does it again
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
 from app.play.composer import ENDINGS
@@ -20,7 +21,11 @@ from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
+from app.ui.page import Page
+from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
+from app.window.chat_requests import ChatRequests
+from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
 from app.window.presenting import Presenting
@@ -36,15 +41,17 @@ from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
+    from app.chat.page import ChatPage
     from app.compare.page import ComparePage
     from app.compare.race.session import RaceSession
     from app.models.page import ModelsPage
+    from app.runs.page import RunsPage
 
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
-PLAY, COMPARE, MODELS = range(3)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
+PLAY, CHAT, COMPARE, RUNS, MODELS = range(5)
+PAGES = tuple((name, f"Ctrl+{i}") for i, name in enumerate(("Play", "Chat", "Compare", "Runs", "Models"), 1))
 
 
 class MainWindow(QMainWindow):
@@ -69,10 +76,15 @@ class MainWindow(QMainWindow):
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
         self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
-        self.viewer = Viewer(self.banner, lambda: self.runs.ask(self, self.open_path), self.open_path)
+        all_runs = partial(self.show_page, RUNS)
+        self.viewer = Viewer(self.banner, lambda: self.runs.ask(self, self.open_path), self.open_path, all_runs)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
-        self.pages = Pages([lambda: self.page, self._make_compare, self._make_models])
+        self.undo = UndoStack(self)
+        parts = session, bridge, self.runs, self.banner, self.undo
+        self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
+        makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
+        self.pages = Pages([lambda: self.page, *makers])
         self.pages.build(PLAY)
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
@@ -121,11 +133,14 @@ class MainWindow(QMainWindow):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
         add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
+        add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
+        add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         runs_models = [self.models_action, add("Search for a model …", self._on_find_model)]
         add("Stop, or cancel the load", self._on_escape, "Esc")
-        self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
+        self.commands += self.undo.actions
+        self.new_action = add("New session", self.new_session.ask, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
@@ -141,11 +156,11 @@ class MainWindow(QMainWindow):
         self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
+        self.reset_action = add("Put all panels back", self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         self.window_actions.add_window()
-        self.viewer.restrict(*runs_models, self.top_bar.pages.button(MODELS), composer.compress)
+        self.viewer.restrict(*runs_models, *map(self.top_bar.pages.button, (CHAT, MODELS)), composer.compress)
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
@@ -153,7 +168,7 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
-        self.menu.addActions([*opened, self.unload_action, self.tour_action])
+        self.menu.addActions([*self.undo.actions, *opened, self.unload_action, self.tour_action])
         self.menu.addMenu("Export the run").addActions(self.export_actions)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -179,6 +194,7 @@ class MainWindow(QMainWindow):
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
+        self.page.undoable.connect(self.undo.did)
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
@@ -186,6 +202,7 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
+        self.undo.failed.connect(lambda words: self.banner.tell("warning", "That cannot be undone", sentence(words)))
         self.pages.built.connect(self._on_page_built)
         self.pages.shown.connect(self._on_page_shown)
 
@@ -201,6 +218,16 @@ class MainWindow(QMainWindow):
         self.compare = ComparePage(self.session)
         return self.compare
 
+    def _make_runs(self) -> RunsPage:
+        from app.runs.page import RunsPage
+
+        page = RunsPage(self.session, self.undo)
+        page.open_asked.connect(self.open_path)
+        page.compare_asked.connect(self._on_compare_runs)
+        page.export_asked.connect(self.exports.ask_of)
+        page.play_asked.connect(lambda: self.show_page(PLAY))
+        return page
+
     def _make_models(self) -> ModelsPage:
         from app.models.page import ModelsPage
 
@@ -209,13 +236,22 @@ class MainWindow(QMainWindow):
         self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
 
+    def _make_chat(self) -> ChatPage:
+        from app.chat.page import ChatPage
+
+        page = ChatPage(self.session, self.undo, self.recents)
+        page.inside_asked.connect(ChatRequests(self.session, self.runs, self.page, self).show)
+        page.inside_asked.connect(lambda: self.show_page(PLAY))
+        return page
+
     def _built_compare(self) -> ComparePage:
         self.pages.build(COMPARE)
         assert self.compare is not None
         return self.compare
 
-    def _on_page_built(self, page: QWidget) -> None:
+    def _on_page_built(self, page: Page) -> None:
         self.commands.extend(page.actions())
+        page.undoable.connect(self.undo.did)
 
     def _on_page_shown(self, index: int) -> None:
         self.top_bar.show_page(index)
@@ -253,28 +289,6 @@ class MainWindow(QMainWindow):
         """That of the Compare page, where that is on show."""
         return self.compare.race if self.compare is not None and self.compare.isVisible() else None
 
-    def _on_new(self) -> None:
-        if self.runs.running:
-            stop = ("Stop them", self.session.stop)
-            self.banner.tell("warning", "Requests are running", "A new session begins when they are done.", action=stop)
-        else:
-            self.session.start(self._begin_anew())
-
-    async def _begin_anew(self) -> None:
-        """Streams, transcript and charts are empty, on a fresh trace with the model there is; what was on show can be
-        brought back."""
-        session, trace, saved = self.session, self.bridge.trace, self.runs.path
-        file, texts = session.run_file or Path("the session before"), bool(self.bridge.requests)
-        self.runs.cancel()
-        if not await session.begin(session.config):
-            return
-        self.runs.close()
-        self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
-        self.show_page(PLAY)
-        if saved is None and texts:
-            undo = ("Undo", lambda: self.runs.show(trace, file))
-            self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
-
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
         if self.runs.path is not None:
@@ -287,6 +301,10 @@ class MainWindow(QMainWindow):
         self.live_action.setEnabled(False)
         self.page.show_engine()
         self._say_state()
+
+    def _on_compare_runs(self, paths: list[Path]) -> None:
+        self.show_page(COMPARE)
+        self._built_compare().open_runs(paths)
 
     def _on_inside(self) -> None:
         self.show_page(PLAY)

@@ -108,10 +108,18 @@ class Presenting(QObject):
         if self.notes is None:
             self.notes = NotesWindow(self._window)
             self.notes.follow(self._touring.tour)
+            for key in ("F5", "Esc"):
+                QShortcut(QKeySequence(key), self.notes).activated.connect(self._end)
         if self.notes.isVisible():
             self.notes.hide()
         else:
             self.notes.open()
+
+    def _end(self) -> None:
+        """From the notes: these are away, and what they were for."""
+        self.leave()
+        if self.notes is not None:
+            self.notes.hide()
 
     # -- keys -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,13 +55,20 @@ class RunExport(QObject):
         return [(f"Export the {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
 
     def ask(self, what: str) -> None:
-        """Asks where to write; the file's ending says how, where the kind leaves a choice."""
+        """Asks where to write what is on show; the file's ending says how, where the kind leaves a choice."""
         try:
             source = self._source()
         except InvalidInput as error:
             self._banner.tell("info", "There is nothing to export", sentence(str(error)))
             return
-        kind, stem = KINDS[what], Path(source.file or source.title.replace("/", "-")).stem
+        self._ask(what, source, Path(source.file or source.title.replace("/", "-")).stem)
+
+    def ask_of(self, what: str, paths: Sequence[Path]) -> None:
+        """The same of files: a race's, a run's, or those of several runs."""
+        self._ask(what, paths, paths[0].stem if len(paths) == 1 else f"{len(paths)} runs")
+
+    def _ask(self, what: str, source: Source | Sequence[Path], stem: str) -> None:
+        kind = KINDS[what]
         dialog = QFileDialog(self._window, f"Export: {kind.words}", str(storage.settings().value(FOLDER, "")))
         dialog.setObjectName("run_export_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
@@ -83,8 +90,9 @@ class RunExport(QObject):
         named = (file.stem, file.name) if file is not None else ("", "")
         return Source.of_trace(self._bridge.trace, *named)
 
-    def write(self, source: Source, path: Path, what: str) -> None:
-        """Writes the file; the banner says how far that is, and what came of it."""
+    def write(self, source: Source | Sequence[Path], path: Path, what: str) -> None:
+        """Writes the file, of what is in memory or in other files; the banner says how far that is, and what came of
+        it."""
         if self._work.running:
             words = f"{self._path.name} is written; export the next one when that is done."
             self._banner.tell("info", "An export is under way", words, action=("Cancel it", self._work.cancel))
@@ -93,7 +101,11 @@ class RunExport(QObject):
         storage.settings().setValue(FOLDER, str(path.parent))
 
         def work(report: Report, cancelled: threading.Event) -> None:
-            export(source, path, what, lambda done, total: report(LoadProgress("writing", done, total)), cancelled)
+            def tell(done: int, total: int) -> None:
+                report(LoadProgress("writing", done, total))
+
+            read = source if isinstance(source, Source) else Source.read(source, tell, cancelled)
+            export(read, path, what, tell, cancelled)
 
         self._tell("")
         self._work.start(work)

@@ -21,10 +21,19 @@ from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
 from engine.trace import RUN_SUFFIX, busiest
 
+LONG, FIRST = 8_192, 256  # records: a longer run is shown from the first so many on, while the others are read
+HEAD_START, REST = 1.0, 0.015  # seconds that the window has to paint the first, and between two batches of the others
 
-def read(path: Path, report: Report, cancelled: threading.Event) -> Trace:
-    """The run in a file. Raises InvalidInput and LoadCancelled."""
-    trace = load_trace(path, lambda done, total: report(LoadProgress("reading", done, total)), cancelled)
+
+def read(path: Path, trace: Trace, report: Report, cancelled: threading.Event) -> Trace:
+    """The run in a file, into this trace. Raises InvalidInput and LoadCancelled."""
+
+    def tell(done: int, total: int) -> None:
+        report(LoadProgress("reading", done, total))
+        if total > LONG:
+            cancelled.wait(HEAD_START if done <= FIRST else REST)
+
+    load_trace(path, tell, cancelled, trace)
     if not trace.records:
         raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
     return trace
@@ -41,6 +50,7 @@ class SavedRuns(QObject):
         self._session, self._bridge, self._banner = session, bridge, banner
         self.path: Path | None = None  # of the run on show
         self._work: LongWork | None = None  # that reads a file
+        self._grows: Trace | None = None  # on show while it is read
         self._mentioned: list[str] = []
         session.submitted.connect(self._on_submitted)
 
@@ -65,18 +75,26 @@ class SavedRuns(QObject):
             self._banner.tell("warning", "Requests are running", words, action=stop)
             return
         self.cancel()
-        work = self._work = LongWork(self._session, self)
-        work.progressed.connect(lambda status: self._tell(path, status))
+        work, trace = LongWork(self._session, self), Trace()
+        self._work, self._grows = work, None
+        work.progressed.connect(lambda status: self._on_progress(trace, path, status))
         work.ended.connect(lambda outcome: self._on_ended(work, path, outcome))
         work.ended.connect(work.deleteLater)
-        work.start(lambda report, cancelled: read(path, report, cancelled))
+        work.start(lambda report, cancelled: read(path, trace, report, cancelled))
 
     def cancel(self) -> None:
-        """Ends the reading under way."""
+        """Ends the reading under way; a run that was shown meanwhile is put away."""
         if self._work is not None:
             self._work.close()
             self._work = None
             self._banner.hide()
+            self._put_away()
+
+    def _put_away(self) -> None:
+        """What was shown before all of it was read is not kept."""
+        if self._grows is not None and self._grows is self._bridge.trace:
+            self.close()
+        self._grows = None
 
     def close(self) -> None:
         """The engine's own trace again."""
@@ -91,16 +109,25 @@ class SavedRuns(QObject):
             return  # it was given up
         self._work = None
         if outcome.error:
+            self._put_away()
             self._banner.tell("error", "The run was not opened", sentence(outcome.error))
-        elif not outcome.cancelled:
+        elif not outcome.cancelled and self._grows is None:
             self.show(outcome.result, path)
+        elif not outcome.cancelled:
+            self._grows = None
+            self._tell_run(path, grown=True)
 
     def _on_submitted(self) -> None:
         self.cancel()  # a run that is still being read would take the place of the requests that run now
         self.close()
 
-    def _tell(self, path: Path, status: LoadStatus) -> None:
+    def _on_progress(self, trace: Trace, path: Path, status: LoadStatus) -> None:
+        if self._grows is None and status.total > LONG and status.done >= FIRST:
+            self._grows = trace
+            self.show(trace, path)
         words = f"{status.done:,} of {status.total:,} records"
+        if self._grows is not None:
+            words += "; what is read can be looked at"
         self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
 
     def show(self, trace: Trace, path: Path) -> None:
@@ -114,13 +141,14 @@ class SavedRuns(QObject):
     def mention(self, time: float, text: str) -> None:
         """Something that the run on show told a person to know, seconds after its beginning."""
         self._mentioned.append(f"{max(0.0, time):,.1f} s: {text}.")
-        if self.path is not None:
+        if self.path is not None and self._grows is None:
             self._tell_run(self.path)
 
-    def _tell_run(self, path: Path) -> None:
+    def _tell_run(self, path: Path, *, grown: bool = False) -> None:
         told = self._mentioned
         more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
-        keys = "It stands where most was running. Space plays it, comma and period step through it, F goes to its end."
-        words = [keys, *([f"At {told[0]}{more}"] if told else [])]
+        where = "All of it is there now." if grown else "It stands where most was running."
+        keys = "Space plays it, comma and period step through it, F goes to its end."
+        words = [f"{where} {keys}", *([f"At {told[0]}{more}"] if told else [])]
         back = (back_words(), self.close)
         self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)

@@ -18,10 +18,13 @@ RUNS = f"*{RUN_SUFFIX}", f"*{RACE_SUFFIX}"
 
 
 class Viewer:
-    """`ask` lets a person choose a run, `show` opens one. Where models can be run, it does nothing."""
+    """`ask` lets a person choose a run, `show` opens one, `all_runs` shows what there is. Where models can be run, it
+    does nothing."""
 
-    def __init__(self, banner: Banner, ask: Callable[[], object], show: Callable[[Path], object]) -> None:
-        self._banner, self._ask, self._show = banner, ask, show
+    def __init__(
+        self, banner: Banner, ask: Callable[[], object], show: Callable[[Path], object], all_runs: Callable[[], object]
+    ) -> None:
+        self._banner, self._ask, self._show, self._all_runs = banner, ask, show, all_runs
         self.words = sentence(engine_missing())
 
     def restrict(self, *off: QAction | QWidget) -> None:
@@ -31,7 +34,7 @@ class Viewer:
             each.setToolTip(self.words)
 
     def begin(self) -> bool:
-        """Shows the run that lies beside the program, or lets a person choose among several; False where models can be
+        """Shows the run that lies beside the program, or all where there are several; False where models can be
         run."""
         if not self.words:
             return False
@@ -41,5 +44,5 @@ class Viewer:
         if len(beside) == 1:
             self._show(beside[0])
         elif beside:
-            self._ask()
+            self._all_runs()
         return True

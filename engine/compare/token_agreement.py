@@ -90,10 +90,12 @@ class Agreement:
 
 def agreement(first: Trace, other: Trace) -> Agreement:
     """Compares two traces of one workload: the i-th request of one with the i-th of the other, sample by sample. A
-    request that was cancelled or failed in either is compared as far as both go."""
+    request that was cancelled or failed in either is compared as far as both go; one with another prompt is not."""
     compared, partings = 0, []
     pairs = zip(_in_order(first), _in_order(other))
     for arrival, (ours, theirs) in enumerate(pairs):
+        if not np.array_equal(ours.prompt_ids, theirs.prompt_ids):
+            continue
         for sample, (a, b) in enumerate(zip(ours.samples, theirs.samples)):
             compared += 1
             shared = min(len(a.tokens), len(b.tokens))

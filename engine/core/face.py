@@ -56,6 +56,18 @@ class EngineFace(ABC):
     def close(self) -> None:
         """Ends all requests as cancelled, then the engine and its hold on memory; the trace stays. Idempotent."""
 
+    @abstractmethod
+    def encode(self, prompt: Prompt) -> list[int]:
+        """The token ids that the model is given for a prompt. Raises InvalidInput where it would not be taken."""
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of these token ids. Raises InvalidInput for one that the model does not know."""
+
+    @abstractmethod
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token's text by itself, special tokens by their names; a byte that is no character reads as U+FFFD."""
+
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
         """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""
         return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]

@@ -14,13 +14,16 @@ Cancel = Callable[[list[int], Trace], None]  # an engine's: ends requests of tha
 
 
 class Delta(NamedTuple):  # made by the hundred in every step
-    """What one step added to a sample. `text` may be empty while a character or a stop string is held back."""
+    """What one step added to a sample. `text` may be empty while a character or a stop string is held back.
+    `alternatives`, where they were asked for: to each token the likeliest there, with their log-probabilities and what
+    each is by itself."""
 
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     time: float
     sample: int = 0
+    alternatives: tuple[tuple[tuple[int, float, str], ...], ...] = ()
 
 
 class PromptToken(NamedTuple):
@@ -73,14 +76,14 @@ class Stream:
         self._cancel: Cancel | None = cancel  # whose engine lives until this is over, whoever lets go of it
         self.deltas: list[Delta] = []
         self.prompt_scored: PromptScored | None = None  # where it was asked for, before the request ends
-        self._ended: dict[int, Ended] = {}
+        self.ended: dict[int, Ended] = {}  # by sample
         self._changed = threading.Condition()
         self._waiting = 0  # readers that wait, or are about to see whether they must
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @property
     def done(self) -> bool:
-        return len(self._ended) == self.samples
+        return len(self.ended) == self.samples
 
     def cancel(self) -> None:
         """Ends the request, with all its samples, at the next step's border; it keeps the text it has by then. Returns
@@ -96,7 +99,7 @@ class Stream:
         if ended.text or len(ended.token):
             tokens, logprobs = tuple(ended.token.tolist()), tuple(ended.logprob.tolist())
             self.deltas.append(Delta(ended.text, tokens, logprobs, ended.time, ended.branch))
-        self._ended[ended.branch] = ended
+        self.ended[ended.branch] = ended
         if self.done:
             self._cancel = None
         self._wake()
@@ -162,7 +165,7 @@ class Stream:
         deltas = [d for d in self.deltas if d.sample == sample]
         times = [d.time for d in deltas for _ in d.token_ids]
         metrics = RequestMetrics.of(self.submitted, self.prompt_tokens, [times])
-        text, ended = "".join(d.text for d in deltas), self._ended[sample]
+        text, ended = "".join(d.text for d in deltas), self.ended[sample]
         ids, logprobs = tuple(i for d in deltas for i in d.token_ids), tuple(p for d in deltas for p in d.logprobs)
         told = prompt_tokens(self.prompt_scored) if self.prompt_scored is not None else None
         how = ended.reason, ended.error, metrics, sample, ended.score
@@ -220,6 +223,7 @@ class StreamRouter:
         rows, tokens, logprobs = step.token_row.tolist(), step.token.tolist(), step.logprob.tolist()
         requests, samples = step.request[step.token_row].tolist(), step.branch[step.token_row].tolist()
         ends, text, streams, time = step.text_end.tolist(), step.text, self.streams, step.ended
+        others = _alternatives(step) if len(step.alt_token) else None
         first, count, at = 0, len(rows), 0
         while first < count:
             end = first + 1
@@ -228,5 +232,15 @@ class StreamRouter:
             stream = streams.get(requests[first])
             if stream is not None:
                 new = tuple(tokens[first:end]), tuple(logprobs[first:end])
-                stream.push(Delta(text[at : ends[end - 1]], *new, time, samples[first]))
+                beside = tuple(others[i] for i in range(first, end)) if others is not None else ()
+                stream.push(Delta(text[at : ends[end - 1]], *new, time, samples[first], beside))
             at, first = ends[end - 1], end
+
+
+def _alternatives(step: Step) -> list[tuple[tuple[int, float, str], ...]]:
+    """Of each emitted token, those that were likely there."""
+    found: list[list[tuple[int, float, str]]] = [[] for _ in step.token]
+    columns = step.alt_token_index.tolist(), step.alt_token.tolist(), step.alt_logprob.tolist(), step.alt_text
+    for index, *one in zip(*columns, strict=True):
+        found[index].append((one[0], one[1], one[2]))
+    return list(map(tuple, found))

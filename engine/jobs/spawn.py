@@ -66,9 +66,9 @@ def start(
 
     It has this process's folder, `sys.path` and environment with `environment` over it, and prints where this process
     does, or to `out`. A `light` one imports no torch and does not wait for a server that still does. Raises
-    LoadCancelled, OSError, and InvalidInput in the viewer, whose program may be no interpreter.
+    LoadCancelled, OSError, and InvalidInput where what runs models is not installed, unless it is `light`.
     """
-    if words := engine_missing():
+    if not light and (words := engine_missing()):
         raise InvalidInput(words)
     wanted = {**os.environ, **(environment or {})}
     for _ in range(2):

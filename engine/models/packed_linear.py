@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
+from engine.kernels.cpu.large_pages import LargePages
 
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # of a module's layers, in the order of calls
 # The number of rows that oneDNN's layout is chosen for. Every hint from 16 up gave the same one, good for all counts.
@@ -79,11 +80,11 @@ class OneDnnPacked(_Held):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def pack(weight: Tensor, bias: Tensor | None) -> Packed:
-    """Packs a weight that `_is_plain`."""
+def pack(weight: Tensor, bias: Tensor | None, room: LargePages) -> Packed:
+    """Packs a weight that `_is_plain`, into this room."""
     weight = weight.detach()
     if native.multiplies(weight):
-        return OurPacked(native.pack(weight), None if bias is None else bias.detach().float(), len(weight))
+        return OurPacked(native.pack(weight, room), None if bias is None else bias.detach().float(), len(weight))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_FOR_ROWS)
     return OneDnnPacked(packed, None if bias is None else bias.detach())
 
@@ -91,10 +92,10 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
 class PackedLinear(nn.Module):
     """An `nn.Linear` on a CPU, its weight packed. Results differ from it by rounding only."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, room: LargePages) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.packed = pack(linear.weight, linear.bias)
+        self.packed = pack(linear.weight, linear.bias, room)
         self.bias = linear.bias
 
     @property
@@ -160,11 +161,11 @@ class JoinedLinear(nn.Module):
     __call__ = forward
 
 
-def joined_product(linears: Sequence[nn.Linear]) -> JoinedProduct:
+def joined_product(linears: Sequence[nn.Linear], room: LargePages) -> JoinedProduct:
     """Of layers that are `_alike`, packed."""
     biases = [linear.bias for linear in linears if linear.bias is not None]
     weight = torch.cat([linear.weight.detach() for linear in linears])
-    packed = pack(weight, torch.cat([bias.detach() for bias in biases]) if biases else None)
+    packed = pack(weight, torch.cat([bias.detach() for bias in biases]) if biases else None, room)
     return JoinedProduct(packed, [linear.out_features for linear in linears])
 
 
@@ -172,19 +173,20 @@ def pack_linears(module: nn.Module) -> None:
     """Replaces the linear layers of a module on a CPU that our kernel multiplies; where it is not here, and this build
     of torch has oneDNN, those in float32, and in bfloat16 where the processor multiplies that. Only exact
     `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed."""
+    room = LargePages()
     tied = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     for part in list(module.modules()):
         for names in SAME_INPUT:
             linears = [getattr(part, name, None) for name in names]
             plain = [linear for linear in linears if isinstance(linear, nn.Linear) and _is_plain(linear, tied)]
             if len(plain) == len(names) == len(set(map(id, plain))) and _alike(plain):
-                product = joined_product(plain)
+                product = joined_product(plain, room)
                 for index, (name, linear) in enumerate(zip(names, plain, strict=True)):
                     part.set_submodule(name, JoinedLinear(linear, product, index))
     for name in [name for name, _ in module.named_modules(remove_duplicate=False)]:
         part = module.get_submodule(name)
         if name and isinstance(part, nn.Linear) and _is_plain(part, tied):
-            module.set_submodule(name, PackedLinear(part))
+            module.set_submodule(name, PackedLinear(part, room))
 
 
 def _alike(linears: Sequence[nn.Linear]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled
-from engine.trace.records import VERSION, Notice, decode, encode
+from engine.trace.records import OLDEST, VERSION, Notice, Older, decode, encode
 from engine.trace.records.check import RecordCheck
 from engine.trace.trace import Trace
 
@@ -100,19 +100,23 @@ def save(trace: Trace, path: Path) -> None:
 
 
 def load(
-    path: Path, progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
+    path: Path,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: threading.Event | None = None,
+    into: Trace | None = None,
 ) -> Trace:
     """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file, or holds what
     no run could have written. `progress` hears how many records were read, and of how many; setting `cancelled` ends
-    it with LoadCancelled."""
+    it with LoadCancelled. An empty trace that is given grows `into` it, and can be looked at meanwhile."""
     if not path.is_file():
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
-    trace, check = Trace(), RecordCheck()
+    trace, check = Trace() if into is None else into, RecordCheck()
     try:
         with _opened(path) as db:
             db.set_progress_handler(lambda: cancelled is not None and cancelled.is_set(), 10_000)
             parted = _parted(path)
-            _check_file(path, db, parted)
+            version = _check_file(path, db, parted)
+            older = Older(version) if version < VERSION else None
             (total,) = db.execute("select count(*) from records").fetchone()
             if not total:
                 if parted:
@@ -120,7 +124,7 @@ def load(
                 raise InvalidInput(f"{path} holds no record: its run ended before it began; delete it")
             rows = db.execute("select kind, data from records order by seq")
             while batch := rows.fetchmany(READ):
-                records = [decode(kind, data) for kind, data in batch]
+                records = [decode(kind, data, older) for kind, data in batch]
                 for record in records:
                     check(record)
                 trace.extend(records)
@@ -182,21 +186,20 @@ def _parted(path: Path) -> str:
     return f"{path} was copied without {name}, which holds what was written last; put that beside it"
 
 
-def _check_file(path: Path, db: sqlite3.Connection, parted: str) -> None:
-    """Raises InvalidInput unless it is a run of this version, and nothing but its one table."""
+def _check_file(path: Path, db: sqlite3.Connection, parted: str) -> int:
+    """The version of its format. Raises InvalidInput unless it is a run of this one or an earlier one, and nothing but
+    its one table."""
     (application,) = db.execute("pragma application_id").fetchone()
     (version,) = db.execute("pragma user_version").fetchone()
     if application != APPLICATION_ID:
         raise InvalidInput(f"{path} is not a Batchscope run; choose a {SUFFIX} file")
     if version > VERSION:
         raise InvalidInput(f"{path} was written by a newer Batchscope (format {version}); update to open it")
-    if version < VERSION:
-        raise InvalidInput(
-            f"{path} was written by an older Batchscope (format {version}, this one reads {VERSION}); "
-            "make the run again"
-        )
+    if version < OLDEST:
+        raise InvalidInput(f"{path} says format {version}, which there never was; choose a {SUFFIX} file")
     schema = db.execute("select sql from sqlite_master").fetchall()
     if parted and not schema:
         raise InvalidInput(parted)
     if schema != [(TABLE,)]:
         raise InvalidInput(f"{path} holds other tables than a run; choose a {SUFFIX} file that Batchscope wrote")
+    return int(version)

@@ -31,6 +31,7 @@ class Trace:
         self.records = Log()
         self.origin: float | None = None
         self.end = 0.0
+        self.samples = 0
         self.complete = False
         self._header: Header | None = None
         self._open: dict[tuple[int, int], None] = {}  # request and sample
@@ -56,6 +57,7 @@ class Trace:
             case Submitted():
                 if self.origin is None:
                     self.origin = record.time
+                self.samples += record.params.branches
                 self._open.update(((record.request, sample), None) for sample in range(record.params.branches))
             case Ended():
                 self.end = max(self.end, record.time)

@@ -8,7 +8,7 @@ from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX
 
 match sys.argv[1:]:
-    case ["-P", "-c", program]:  # its own interpreter, as `batchscope doctor` has need of one
+    case ["-c", program] | ["-P", "-c", program]:  # its own interpreter, for light children and `batchscope doctor`
         exec(program)
         sys.exit()
     case [run, *_] if Path(run).suffix in (RUN_SUFFIX, RACE_SUFFIX):

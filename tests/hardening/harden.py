@@ -29,6 +29,7 @@ SLICE = 0.5  # seconds of waiting that are counted at once
 SHARES = {
     "runs": 0.45,
     "workloads": 0.3,
+    "bodies": 0.2,
     "races": 0.08,
     "models": 0.12,
     "loads": 0.02,

@@ -10,6 +10,7 @@ from random import Random
 
 import resources
 from tests.hardening.mutators import break_folder, break_race, break_run, break_workload
+from tests.hardening.served import answer_body, break_body, make_bodies
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +137,5 @@ TARGETS = {
     "models": Target(_models, break_folder, _read_model),
     "loads": Target(_models, break_folder, _load_model, 20.0),
     "workloads": Target(_workloads, break_workload, _read_workload),
+    "bodies": Target(make_bodies, break_body, answer_body, 20.0),
 }

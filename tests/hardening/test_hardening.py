@@ -13,7 +13,7 @@ from tests.hardening.mutators import broken_text
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
-COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10, "races": 200}
+COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10, "races": 200, "bodies": 300}
 
 
 @pytest.mark.timeout(240)

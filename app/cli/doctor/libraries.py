@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from app.cli.doctor.finding import NO_MODEL, NO_WINDOW, Finding, Status, missing
 
+NO_SERVER = "`batchscope serve` is refused"
 COSTS = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors", "psutil"), NO_MODEL),
     **dict.fromkeys(("pyside6-essentials", "pyqtgraph", "qasync"), NO_WINDOW),
@@ -25,9 +26,11 @@ COSTS = {
     "llguidance": "regex, choices and json_schema are refused",
     "pyarrow": "runs are not exported as Parquet",
     "pandas": "a notebook gets no tables of a trace",
+    **dict.fromkeys(("starlette", "uvicorn", "uvloop", "httptools"), NO_SERVER),
+    **dict.fromkeys(("pydantic", "pyjwt", "prometheus-client"), NO_SERVER),
 }
 
-EXTRAS = ("awq", "torchao", "constrained", "export")
+EXTRAS = ("awq", "torchao", "constrained", "export", "serve")
 
 
 def requirements() -> list[Requirement]:

@@ -21,7 +21,7 @@ def light_words(agreements: Sequence[Agreement | None]) -> str:
     told = [a for a in agreements if a is not None and a.compared]
     verdict = worst(agreements)
     if verdict is None:
-        return "one lane: no tokens to compare"
+        return f"{'no prompt in common' if any(agreements) else 'one lane'}: no tokens to compare"
     if verdict is Verdict.SAME:
         lanes = len(told) + 1
         return "same tokens in " + ("every lane" if lanes == len(agreements) else f"{lanes} of {len(agreements)} lanes")

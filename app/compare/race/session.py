@@ -98,12 +98,14 @@ class RaceSession(Lessee):
 
         self._play(prepare, begin)
 
-    def open(self, result: RaceResult, asked: str, file: Path) -> None:
-        """Shows a race that was read from a file, as if it had just ended."""
+    def open(self, result: RaceResult, asked: str = "", file: Path | None = None) -> None:
+        """Shows a race that was read from a file, as if it had just ended; without one, runs that were made apart."""
         self._asked, self.file = asked, file
         self._begin(result.lanes, result.workload, 1 + max((run.repeat for run in result.lane_runs), default=0))
         for run in result.lane_runs:
             lane = self.lanes[run.lane]
+            if file is None and run.trace is not None:
+                lane.total = run.trace.samples
             if run.finished and run.trace is not None:
                 lane.finish(run.repeat, run.trace)
             elif run.error:

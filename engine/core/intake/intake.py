@@ -58,7 +58,7 @@ class Intake:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
         self._detokenizers = DetokenizerFactory(model.tokenizer)
-        self._encode = PromptEncoder(model.tokenizer, model.card)
+        self.encode = PromptEncoder(model.tokenizer, model.card)
         self._grammars = grammars
         self._unseeded = 0
 
@@ -80,10 +80,10 @@ class Intake:
                 f"prompt_logprobs={params.prompt_logprobs}: mode {self._config.mode!r} computes a prompt for its last "
                 f"token alone; use one of {', '.join(PAGED_MODES)}, or leave it out"
             )
-        prompt = self._encode(submission.prompt)
+        prompt = self.encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
-        rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
+        rules = token_rules(params, self.encode.plain, self._eos, self._card.vocabulary)
         matchers = self._grammars.matchers(params, params.branches)
         request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
         if params.prompt_logprobs is not None:

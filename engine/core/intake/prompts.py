@@ -49,6 +49,12 @@ class PromptEncoder:
             self._refuse_long(f"{len(encoded.ids):,}")
         return encoded
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of these ids, special tokens by their names."""
+        self._check_ids(tokens)
+        with self._lock:
+            return str(self._tokenizer.decode(tokens))
+
     def plain(self, text: str) -> list[int]:
         """The tokens of a text by itself, none of them special."""
         with self._lock:

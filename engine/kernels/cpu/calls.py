@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.kernels.attention.options import Options
 from engine.kernels.cpu import structures as held
+from engine.kernels.cpu.large_pages import LargePages, zeros_in_large_pages
 from engine.kernels.cpu.library import function, native, work
 from engine.kernels.cpu.recorder import recording
 from engine.kernels.cpu.spread import spread
@@ -68,12 +69,12 @@ def kernels_in_words(dtype: torch.dtype) -> str:
 def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
     """A K cache of logical shape `[blocks, block_size, kv_heads, head_dim]`; a block's keys lie side by side, value by
     value: a vector of the processor is so many keys, and no product is summed over its lanes."""
-    return torch.zeros(blocks, kv_heads, head_dim, block_size, dtype=dtype).permute(0, 3, 1, 2)
+    return zeros_in_large_pages((blocks, kv_heads, head_dim, block_size), dtype).permute(0, 3, 1, 2)
 
 
 def allocate_values(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
     """A V cache of the same logical shape, stored head first in each block."""
-    return torch.zeros(blocks, kv_heads, block_size, head_dim, dtype=dtype).transpose(1, 2)
+    return zeros_in_large_pages((blocks, kv_heads, block_size, head_dim), dtype).transpose(1, 2)
 
 
 @dataclass(slots=True)
@@ -209,12 +210,13 @@ def angles(
     return cos, sin
 
 
-def pack(weight: Tensor) -> Tensor:
+def pack(weight: Tensor, room: LargePages) -> Tensor:
     """A weight `[columns, depth]` of a dtype that is computed, depth even, in the layout that `product` reads."""
     columns, depth = weight.shape
     panel, side = function("panel_width")(), 2 if weight.dtype is torch.bfloat16 else 1
     weight = torch.nn.functional.pad(weight, (0, 0, 0, -columns % panel))
-    return weight.view(-1, panel, depth // side, side).transpose(1, 2).contiguous()
+    weight = weight.view(-1, panel, depth // side, side).transpose(1, 2)
+    return room.zeros(weight.shape, weight.dtype).copy_(weight)
 
 
 def unpack(packed: Tensor, columns: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records.events import Notice, Steered, Telemetry
 from engine.trace.records.header import VERSION, Header, Machine, MemoryBreakdown, ModelCard, Roof
+from engine.trace.records.older import GONE, Older
 from engine.trace.records.request import Ended, FinishReason, PromptScored, Submitted
 from engine.trace.records.step import Step, StepStarted
 
@@ -35,30 +37,37 @@ def encode(record: Record) -> tuple[str, bytes]:
     return type(record).__name__, b"\n".join((head, b"".join(arrays)))
 
 
-def decode(kind: str, data: bytes) -> Record:
-    """The record that `encode` wrote. Raises ValueError when the bytes are no record of this version."""
+@cache
+def _arrays(cls: type) -> frozenset[str]:
+    """The fields that are arrays, those of earlier formats too."""
+    return frozenset(f.name for f in fields(cls) if f.type == "Array") | GONE
+
+
+def decode(kind: str, data: bytes, older: Older | None = None) -> Record:
+    """The record that `encode` wrote, now or, with `older`, in an earlier format. Raises ValueError when the bytes are
+    no record of that format."""
     try:
         cls = _KINDS[kind]
         end = data.index(b"\n")
         values = json.loads(data[:end].decode("utf-8", "surrogatepass"))
         at = end + 1
-        for f in fields(cls):
-            if f.name not in values:
-                continue
-            value = values[f.name]
-            if f.name in _NESTED and value is not None:
-                value = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-                values[f.name] = _NESTED[f.name](**value)
-            elif f.type == "Array":
+        arrays = _arrays(cls)
+        for name, value in values.items():  # in the order in which they were written
+            if name in arrays:
                 dtype, length = np.dtype(value[0]), value[1]
                 if length < 0:  # which would be all the rest
-                    raise ValueError(f"{f.name} of {length}")
-                values[f.name] = np.frombuffer(data, dtype, length, at)
+                    raise ValueError(f"{name} of {length}")
+                values[name] = np.frombuffer(data, dtype, length, at)
                 at += length * dtype.itemsize
-            elif f.name == "reason":
-                values[f.name] = FinishReason(value)
+            elif name in _NESTED and value is not None:
+                value = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+                values[name] = _NESTED[name](**value)
+            elif name == "reason":
+                values[name] = FinishReason(value)
             elif isinstance(value, list):
-                values[f.name] = tuple(value)
+                values[name] = tuple(value)
+        if older is not None:
+            older(kind, values)
         return cls(**values)
     except Exception as error:  # a damaged line can be anything
         raise ValueError(f"not a record of version {VERSION}: {kind!r} ({str(error)[:200]})") from error

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.inside.beams.panel import BeamsPanel
@@ -25,7 +25,7 @@ from engine.trace import Kind, Step, Submitted, bytes_text
 from tests.app.stage.painted_words import unread_from_afar
 
 WAIT = 60_000
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def steps(trace: Trace) -> list[Step]:
@@ -82,6 +82,8 @@ class Stage:
         tour = self.tour
         assert tour.show is not None
         tour.show.go(tour.due[place])
+        tour.tick()
+        QApplication.processEvents()  # what is pointed at has another size while presenting
         tour.tick()
         point = tour.scene.points[place]
         assert self.window.touring.bar.pointed.text() == tour.told[place]
@@ -342,7 +344,7 @@ def check_from_afar(qtbot: QtBot, stage: Stage) -> None:
         stage.at(place)
         shown = tour.show.place(point.on)
         assert shown is not None
-        qtbot.waitUntil(lambda: tour.spotlight.lit == tour.spotlight.target)
+        qtbot.waitUntil(lambda shown=shown: tour.spotlight.lit == in_sight(shown, window.pages))  # type: ignore[misc]
         assert unread_from_afar(shown, bar) == [], f"{tour.scene.file.stem}, point {place + 1}"
     assert window.size().toTuple() == theme.STAGE
 

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.sampling import OWN, PRESETS, SamplingPanel
-from app.play.setup.typed_texts import as_typed, typed_texts
 from app.playback.bridge import Bridge
+from app.sampling.typed_texts import as_typed, typed_texts
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner

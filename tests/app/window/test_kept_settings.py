@@ -4,13 +4,13 @@ import pytest
 from PySide6.QtCore import QByteArray
 
 from app import storage
-from app.window.main_window import COMPARE, MODELS, PLAY, MainWindow
+from app.window.main_window import COMPARE, MODELS, PLAY, RUNS, MainWindow
 
 KEYS = (
     *("composer/chat", "composer/folder", "composer/system", "compare/folder", "compare/race", "export/folder"),
     *("model/folder", "model/request length", "models/downloads", "models/folders", "models/recent"),
     *("play/inside", "play/layout", "play/request columns", "play/stream layout", "quality/folder"),
-    *("sampling/more", "sampling/params", "timeline/axis", "timeline/legend", "timeline/stall_ms"),
+    *("runs/limit", "sampling/more", "sampling/params", "timeline/axis", "timeline/legend", "timeline/stall_ms"),
     *("transcript/tokens", "window/geometry", "window/page"),
 )
 TEXTS = ("", "nan", "1e999", "-1", "true", "\0", "x" * 5_000, "[]", "{}", "[[[", '["a", 1, null]', '[{"x": 1}]', '"x"')
@@ -23,7 +23,7 @@ def test_whatever_was_kept_the_window_opens_whole(request: pytest.FixtureRequest
     for key in KEYS:
         storage.settings().setValue(key, value)
     window: MainWindow = request.getfixturevalue("window")
-    for page in (COMPARE, MODELS, PLAY):
+    for page in (COMPARE, RUNS, MODELS, PLAY):
         window.show_page(page)
     window.page.see_inside()
     assert len(window.page.docks) == 11

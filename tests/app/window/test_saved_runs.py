@@ -1,5 +1,7 @@
 """Saved runs in the real window."""
 
+import contextlib
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,8 +15,11 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.window import saved_runs
 from app.window.main_window import MainWindow
+from app.window.saved_runs import FIRST
 from engine import EngineConfig, Trace, load_trace, save_trace
+from engine.bench.trace.synthetic import made_up_hour
 from engine.trace import RUN_SUFFIX
+from engine.trace.records import encode
 
 WAIT = 30_000
 
@@ -31,10 +36,10 @@ def held(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
     """`run` is not read before this is set; others are."""
     go = threading.Event()
 
-    def read(path: Path, progress: Callable[[int, int], None], cancelled: threading.Event) -> Trace:
+    def read(path: Path, progress: Callable[[int, int], None], cancelled: threading.Event, into: Trace) -> Trace:
         if path == run:
             go.wait(WAIT / 1000)
-        return load_trace(path, progress, cancelled)
+        return load_trace(path, progress, cancelled, into)
 
     monkeypatch.setattr(saved_runs, "load_trace", read)
     yield go
@@ -168,3 +173,52 @@ def test_a_run_that_is_given_up_for_another_leaves_that_ones_banner(
     assert window.runs.path == other
     assert window.banner.isVisible()
     assert "another" in window.banner.title.text()
+
+
+@pytest.fixture
+def long_run(tmp_path: Path) -> Path:
+    path = tmp_path / f"long{RUN_SUFFIX}"
+    save_trace(Trace(made_up_hour(5_000, 8)), path)
+    return path
+
+
+def test_a_long_run_is_looked_at_while_it_is_read(qtbot: QtBot, window: MainWindow, long_run: Path) -> None:
+    told: list[tuple[int, bool]] = []
+    window.runs.opened.connect(lambda: told.append((len(window.bridge.trace.records), window.runs.reading)))
+    window.open_path(long_run)
+    qtbot.waitUntil(lambda: window.runs.path == long_run, timeout=WAIT)
+    assert window.runs.reading
+    scope = window.bridge.scope
+    moment = scope.moment
+    assert window.banner.title.text() == "Reading long"
+    qtbot.waitUntil(lambda: not window.runs.reading, timeout=WAIT)
+    whole = load_trace(long_run)
+    ((shown, reading),) = told
+    assert reading
+    assert FIRST <= shown < len(whole.records)
+    trace = window.bridge.trace
+    assert [encode(r) for r in trace.records] == [encode(r) for r in whole.records]
+    assert trace.complete
+    assert scope.moment == moment, "a person stays where they are"
+    assert window.banner.title.text() == "A saved run: long"
+
+
+def test_a_long_run_that_is_given_up_is_put_away(qtbot: QtBot, window: MainWindow, long_run: Path) -> None:
+    window.open_path(long_run)
+    qtbot.waitUntil(lambda: window.runs.path == long_run, timeout=WAIT)
+    window.banner.action.click()
+    assert not window.runs.reading
+    assert window.runs.path is None
+    assert not window.bridge.requests
+
+
+def test_a_long_run_whose_end_is_damaged_is_put_away_and_named(
+    qtbot: QtBot, window: MainWindow, long_run: Path
+) -> None:
+    with contextlib.closing(sqlite3.connect(long_run)) as db, db:
+        db.execute("update records set data = 'x' where seq = (select max(seq) from records)")
+    window.open_path(long_run)
+    qtbot.waitUntil(lambda: window.runs.path == long_run, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.banner.property("level") == "error", timeout=WAIT)
+    assert window.runs.path is None
+    assert "long" in window.banner.text.text()

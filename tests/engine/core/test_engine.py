@@ -169,7 +169,7 @@ def test_a_stream_cancels_its_own_request_once_and_does_nothing_after_its_end(de
     demo.begin(SMALL)
     again = demo.submit(FOX, GREEDY)
     assert again.request == other.request
-    other._ended.clear()  # as if its end had not been read yet: the request of that number is another trace's now
+    other.ended.clear()  # as if its end had not been read yet: the request of that number is another trace's now
     other.cancel()
     assert again.result(timeout=20).finish_reason is FinishReason.LENGTH
 

@@ -50,6 +50,20 @@ def test_a_child_says_what_an_engine_here_says(quantization: str) -> None:
         assert here.submit(FOX, GREEDY).result().text == there.submit(FOX, GREEDY).result().text
 
 
+def test_its_tokenizer_answers_as_the_model_is_asked(process: EngineProcess) -> None:
+    tokens = process.encode("Once upon a time")
+    answered = process.submit("Once upon a time", GREEDY)
+    answered.result(timeout=20)
+    assert process.trace.requests[answered.request].prompt_ids.tolist() == tokens
+    assert process.decode(tokens) == "Once upon a time"
+    assert "".join(process.pieces(tokens)) == "Once upon a time"
+    assert "fox" in process.decode(process.encode(FOX))
+    with pytest.raises(InvalidInput, match="token id 99999"):
+        process.decode([99999])
+    with pytest.raises(InvalidInput, match="it is empty"):
+        process.encode(" ")
+
+
 def test_streams_are_read_as_those_of_an_engine(process: EngineProcess) -> None:
     stream = process.submit(FOX, GREEDY)
     deltas = list(stream)

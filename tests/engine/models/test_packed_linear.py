@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from engine.kernels.cpu import calls
+from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
 from engine.models.packed_linear import PackedLinear, pack_linears
 
@@ -16,12 +17,12 @@ def test_a_packed_layer_multiplies_as_the_plain_one(rows, bias):
     plain = nn.Linear(96, 160, bias=bias)
     with torch.inference_mode():
         x = torch.randn(1, rows, 96)
-        torch.testing.assert_close(PackedLinear(plain)(x), plain(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(PackedLinear(plain, LargePages())(x), plain(x), rtol=1e-5, atol=1e-5)
 
 
 def test_its_weight_can_be_read_back_exactly():
     plain = nn.Linear(33, 17)
-    assert torch.equal(PackedLinear(plain).weight, plain.weight)
+    assert torch.equal(PackedLinear(plain, LargePages()).weight, plain.weight)
 
 
 @pytest.mark.skipif(native().library is None, reason=native().why)
@@ -31,7 +32,7 @@ def test_its_weight_can_be_read_back_exactly():
 def test_our_product_equals_torchs(dtype, depth, columns, threads):
     torch.manual_seed(depth)
     weight, bias = torch.randn(columns, depth).to(dtype) / depth**0.5, torch.randn(columns)
-    packed = calls.pack(weight)
+    packed = calls.pack(weight, LargePages())
     assert torch.equal(calls.unpack(packed, columns), weight)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -52,8 +52,8 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
             const words order = (words){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * 0x10001 + 0x100000;
             for (long d = 0; d < dim; d += 4)
                 for (int step = 0; step < 2; step++) {
-                    __builtin_prefetch(ahead + ((d + 2 * step) * block + lane) * bytes);
-                    if (block > LANES) __builtin_prefetch(ahead + ((d + 2 * step + 1) * block + lane) * bytes);
+                    fetch(ahead + ((d + 2 * step) * block + lane) * bytes);
+                    if (block > LANES) fetch(ahead + ((d + 2 * step + 1) * block + lane) * bytes);
                     const uint16_t *line = (const uint16_t *)keys + (d + 2 * step) * block + lane;
                     const __m512i one = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)line));
                     const __m512i two = _mm512_inserti64x4(one, _mm256_loadu_si256((const __m256i *)(line + block)), 1);
@@ -67,8 +67,8 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
         } else
 #endif
             for (long d = 0; d < dim; d += 2) {
-                if (kind < INT8 || d % 4 == 0) __builtin_prefetch(ahead + (d * block + lane) * bytes);
-                if (kind < INT8) __builtin_prefetch(ahead + ((d + 1) * block + lane) * bytes);
+                if (kind < INT8 || d % 4 == 0) fetch(ahead + (d * block + lane) * bytes);
+                if (kind < INT8) fetch(ahead + ((d + 1) * block + lane) * bytes);
                 const vec one = cached_lanes(keys, d * block + lane, kind);
                 const vec two = cached_lanes(keys, (d + 1) * block + lane, kind);
                 for (int i = 0; i < count; i++) {
@@ -143,7 +143,7 @@ ALWAYS void add_values(const struct attention *a, const char *values, const char
         if (wide == 4) {
             for (long j = low; j < high; j++) {
                 vec x[4];
-                for (int line = 0; line < bytes; line++) __builtin_prefetch(ahead + (j * dim + d) * bytes + line * 64);
+                for (int line = 0; line < bytes; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
                 get_values(x, values, j * dim + d, kind);
                 for (int q = 0; q < count; q++) for (int i = 0; i < 4; i++) all[q][i] += weights[q * width + j] * x[i];
             }

@@ -8,6 +8,10 @@ enum { FLOAT, HALF, INT8, FP8 }; /* what a cache holds; the first two as `half` 
 
 #define LEAST_SCALE (107 << 23) /* the bits of 2^-20 */
 
+/* Into a core's second cache. The first one waits for a few lines at a time, and meanwhile fetches nothing else: so a
+ * step's K and V are read at 26 GB/s by two cores, where into the first it was 17. */
+ALWAYS void fetch(const char *line) { __builtin_prefetch(line, 0, 2); }
+
 typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef int8_t signed_bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 

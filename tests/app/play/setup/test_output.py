@@ -5,9 +5,9 @@ import json
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.play.setup.output import OutputForm
 from app.play.setup.sampling import PRESETS, SamplingPanel
-from app.play.setup.typed_texts import bias_as_typed, typed_bias
+from app.sampling.output import OutputForm
+from app.sampling.typed_texts import bias_as_typed, typed_bias
 from engine import InvalidInput, SamplingParams
 from engine.workloads import load_schema
 
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_below(panel: SamplingPanel) -> None:
 
 
 def test_a_missing_library_is_said_before_anything_is_sent(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.play.setup.output.grammars_missing", lambda: "llguidance is not installed: remedy")
+    monkeypatch.setattr("app.sampling.output.grammars_missing", lambda: "llguidance is not installed: remedy")
     form = OutputForm()
     qtbot.addWidget(form)
     assert form.note.text() == ""

@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QWidget
 
-from app.play.setup.typed_texts import as_typed, typed_texts
+from app.sampling.typed_texts import as_typed, typed_texts
 from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Note, Row
 from app.ui.layouts import column, named

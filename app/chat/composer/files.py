@@ -1,0 +1,41 @@
+"""Text files for a prompt. No Qt in here."""
+
+from pathlib import Path
+
+from app.words import bytes_words
+from engine import InvalidInput
+
+MOST = 1 << 20  # bytes of a file
+BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+
+
+def read_text(path: Path) -> str:
+    """A file's text, its encoding found out. Raises InvalidInput where it is none, or too large."""
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path.name} is a folder: drop the files in it")
+        size = path.stat().st_size
+        if size > MOST:
+            raise InvalidInput(f"{path.name} has {bytes_words(size)}: a file of a prompt may have {bytes_words(MOST)}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path.name} cannot be read: {error.strerror}") from error
+    text = decoded(data)
+    if text is None:
+        raise InvalidInput(f"{path.name} is no text: drop a file of text, such as .txt, .md or .py")
+    if not text.strip():
+        raise InvalidInput(f"{path.name} is empty")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decoded(data: bytes) -> str | None:
+    """UTF-8, UTF-16 by its mark, or what the bytes look like; None where they are no text."""
+    if not data.startswith(BOMS) and b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-16" if data.startswith(BOMS[1:]) else "utf-8-sig")
+    except UnicodeDecodeError:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(data).best()
+        return str(best) if best is not None else None

@@ -1,0 +1,1 @@
+"""The conversations that are kept, to choose from and to search."""

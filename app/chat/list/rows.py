@@ -1,0 +1,103 @@
+"""Conversations as Qt's views want them, and how one is painted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from app.chat.store.conversations import Conversation
+from app.ui import theme
+from app.ui.font_face import Face
+from app.ui.tables.columns import Column, ColumnModel, Index
+
+ROW, PAD = 46, 10  # pixels of the design
+
+
+def when_words(then: float, now: datetime | None = None) -> str:
+    """ "14:02" today, "Mon 9:30" within a week, else "3 Nov", with its year where it is another."""
+    time, now = datetime.fromtimestamp(then), now or datetime.now()
+    days = (now.date() - time.date()).days
+    if days <= 0:
+        return f"{time:%H:%M}"
+    if days < 7:
+        return f"{time:%a %H:%M}"
+    return f"{time.day} {time:%b}" if time.year == now.year else f"{time.day} {time:%b %Y}"
+
+
+class ChatRows(ColumnModel[Conversation]):
+    renamed = Signal(object, str)  # Conversation, its new title
+
+    def __init__(self) -> None:
+        super().__init__([Column("", lambda row: row.title)])
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        return super().flags(index) | Qt.ItemFlag.ItemIsEditable
+
+    def said(self, row: Conversation, column: int) -> str:
+        parts = row.title, "pinned" if row.pinned else "", when_words(row.changed), row.excerpt
+        return ", ".join(part for part in parts if part)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        return super().data(index, Qt.ItemDataRole.DisplayRole if role == Qt.ItemDataRole.EditRole else role)
+
+    def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        row, title = self.row(index.row()), " ".join(str(value).split())
+        if row is None or not title or title == row.title:
+            return False
+        self.renamed.emit(row, title)
+        return True
+
+
+class ChatRowPainter(QStyledItemDelegate):
+    """Two lines: its title, and when something was last said, or what was found in it."""
+
+    name, small = Face(13, 500), Face(11.5)
+
+    def __init__(self, rows: ChatRows) -> None:
+        super().__init__(rows)
+        self._rows = rows
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(100, theme.px(ROW))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        row = self._rows.row(index.row())
+        if row is None:
+            return
+        t, px = theme.current(), theme.px
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ground = QRectF(option.rect).adjusted(0, px(1), 0, -px(1))
+        self._ground(painter, ground, option.state)
+        inner = ground.adjusted(px(PAD), 0, -px(PAD), 0)
+        gap = px(3)
+        top = inner.center().y() - (self.name.height + gap + self.small.height) / 2
+        second = top + self.name.height + gap + self.small.ascent
+        self.name.say(painter, inner.left(), top + self.name.ascent, self.name.cut(row.title, inner.width()), t.text)
+        when = " · ".join(part for part in ("pinned" if row.pinned else "", when_words(row.changed)) if part)
+        room = inner.width() - self.small.width(when) - px(8)
+        self.small.say(painter, inner.left(), second, when, t.secondary)
+        if row.excerpt:
+            left = inner.left() + self.small.width(when) + px(8)
+            words = self.small.cut(" ".join(row.excerpt.split()), room)
+            self.small.say(painter, left, second, words, t.secondary)
+        painter.restore()
+
+    def _ground(self, painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:
+        t, round_by = theme.current(), theme.px(6)
+        selected = bool(state & QStyle.StateFlag.State_Selected)
+        if selected or state & QStyle.StateFlag.State_MouseOver:
+            shape = QPainterPath()
+            shape.addRoundedRect(ground, round_by, round_by)
+            painter.fillPath(shape, t.hover if selected else theme.over(t.hairline, t.panel))
+        if selected and state & QStyle.StateFlag.State_HasFocus:
+            painter.setPen(QPen(t.accent, 1))
+            painter.drawRoundedRect(ground.adjusted(0.5, 0.5, -0.5, -0.5), round_by, round_by)
+
+    def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
+        high = min(option.rect.height(), editor.sizeHint().height())
+        middle = option.rect.center().y() - high // 2
+        editor.setGeometry(QRect(option.rect.left(), middle, option.rect.width(), high))

@@ -1,0 +1,1 @@
+"""Presets as a person changes them."""

@@ -1,0 +1,116 @@
+"""`batchscope serve`: the engine over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from app.cli.key import keys_of, keys_option
+from app.cli.options import check_model, config_of, engine_options, model_options, size_in_bytes, spec_of, whole
+from app.cli.progress import Bar
+from engine import EngineProcess, InvalidInput, ModelSpec
+from engine.core import usable_cores
+from engine.serving import JwtRules, ServingSettings
+
+NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "pydantic", "jwt", "prometheus_client")
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    does = "answer over HTTP as OpenAI's interface: chat, completions, models, metrics"
+    to = commands.add_parser("serve", help=does)
+    default = ServingSettings()
+    to.add_argument("--host", default=default.host, help="address to listen on; another than this machine needs keys")
+    to.add_argument("--port", type=int, default=default.port, help=f"default: {default.port}; 0: any that is free")
+    to.add_argument("--name", help="what requests call the model (default: as --model has it)")
+    keys_option(to)
+    to.add_argument("--jwt-secret", type=Path, metavar="FILE", help="take JSON web tokens signed with it (HS256)")
+    to.add_argument("--jwks", type=Path, metavar="FILE", help="take JSON web tokens signed with its keys (RS256)")
+    to.add_argument("--jwt-issuer", metavar="NAME", help="whose tokens are taken")
+    to.add_argument("--jwt-audience", metavar="NAME", help="for whom they must be")
+    named = "a name by which clients call this host; may be given several times"
+    to.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=named)
+    pages = "a web page's origin that may call it from a browser; may be given several times"
+    to.add_argument("--cors", action="append", default=[], metavar="ORIGIN", help=pages)
+    queue = f"so many samples may wait beside those that run; others get 429 (default: {default.queue})"
+    to.add_argument("--queue", type=int, default=default.queue, metavar="N", help=queue)
+    to.add_argument("--per-key", type=whole, metavar="N", help="samples that one key may have open (default: all)")
+    body = "the longest body that is taken (default: 8M)"
+    to.add_argument("--max-body", type=size_in_bytes, default=default.body, metavar="SIZE", help=body)
+    to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
+    to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
+    model_options(to)
+    engine_options(to)
+    to.set_defaults(command=serve)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Everything is checked, and the address taken, before the model is loaded."""
+    spec, config, settings = spec_of(options), config_of(options), settings_of(options)
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise InvalidInput(f"serving needs {', '.join(missing)}: pip install 'batchscope[serve]'")
+    from engine.serving import Server
+
+    check_model(spec)
+    server = Server(settings)
+    try:
+        with Bar(quiet=False) as bar:
+            engine = EngineProcess(
+                spec,
+                config,
+                progress=bar.loading,
+                threads=options.threads,
+                most_threads=max(1, usable_cores() - 1),  # HTTP has a core for itself
+            )
+        name = options.name or name_of(spec)
+        said = f"serving {name} at {{}}/v1" + ("" if server.closed else "; no key is asked for")
+        with engine, term_is_heard():
+            server.run(engine, name, lambda address: print(said.format(address), flush=True))
+            failed = not engine.alive
+    finally:
+        server.close()
+    if failed:
+        print(f"batchscope: {engine.error}", file=sys.stderr)
+    return int(failed)
+
+
+def settings_of(options: argparse.Namespace) -> ServingSettings:
+    """Raises InvalidInput."""
+    jwt = None
+    if any((options.jwt_secret, options.jwks, options.jwt_issuer, options.jwt_audience)):
+        if not (options.jwt_issuer and options.jwt_audience):
+            raise InvalidInput("JSON web tokens: name --jwt-issuer and --jwt-audience, which tokens must have")
+        jwt = JwtRules(options.jwt_issuer, options.jwt_audience, options.jwt_secret, options.jwks)
+    return ServingSettings(
+        options.host,
+        options.port,
+        keys_of(options),
+        jwt,
+        tuple(options.allow_host),
+        tuple(options.cors),
+        options.queue,
+        options.per_key,
+        options.max_body,
+        options.tls_cert,
+        options.tls_key,
+    )
+
+
+def name_of(spec: ModelSpec) -> str:
+    """A hub id as it is, a folder by its name."""
+    path = Path(spec.source).expanduser()
+    return path.resolve().name if path.exists() else spec.source
+
+
+@contextmanager
+def term_is_heard() -> Iterator[None]:
+    """SIGTERM, which the server has acted on, ends nothing else."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,1 @@
+"""How tokens are chosen, as controls: what Play and the chat have in common."""

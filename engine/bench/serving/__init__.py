@@ -1,0 +1,1 @@
+"""What HTTP costs: the same workload through the server and without it."""

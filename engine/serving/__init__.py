@@ -1,0 +1,17 @@
+"""The engine over HTTP, as OpenAI's clients speak it. No torch: the engine is a child process. Extra `serve`."""
+
+from typing import TYPE_CHECKING, Any
+
+from engine.serving.access.keys import KEYS_VARIABLE, KeyFile, made_key
+from engine.serving.settings import JwtRules, ServingSettings
+
+if TYPE_CHECKING:
+    from engine.serving.server import Server
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Server":  # needs what the extra brings
+        from engine.serving.server import Server
+
+        return Server
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,179 @@
+"""The routes that generate: from a body to streams, and from streams to an answer, whole or as events."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from engine.config.specs import Prompt
+from engine.core.stream import Delta
+from engine.serving.answers import Form, TokensTold
+from engine.serving.answers.form import Json, usage
+from engine.serving.asked import Sampled, read
+from engine.serving.delivery import News, Reader
+from engine.serving.errors import ApiError
+from engine.serving.service import Service
+from engine.trace.records import Ended, FinishReason
+
+BODY_SECONDS = 60.0  # that a client may take to send a body
+WORDS = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
+HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+async def body_of(request: Request) -> bytes:
+    """Raises ApiError where it takes too long."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise ApiError(408, f"the body took longer than {BODY_SECONDS:.0f} s", None, "timeout") from None
+
+
+class Answering:
+    """One generating route, as an ASGI endpoint. A client that goes away cancels what it asked for."""
+
+    def __init__(self, service: Service, asked: type[Sampled], form: type[Form]) -> None:
+        self._service, self._asked, self._form = service, asked, form
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(ClientDisconnect):
+            asked = read(self._asked, await body_of(Request(scope, receive)))
+            await self._answer(asked, scope, receive, send)
+
+    async def _answer(self, asked: Sampled, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        service.check_model(asked.model)
+        params = asked.params(service.most_tokens)
+        with service.admission.enter(scope["caller"], len(asked.prompts) * params.n):
+            echoed = [await self._text(prompt) for prompt in asked.prompts] if asked.echoes else []
+            streams = await service.submit(asked.prompts, params, scope["caller"])
+            with service.delivery.reading(streams) as reader:
+                watch = asyncio.create_task(_watch(receive, reader))
+                try:
+                    answer = Answer(service, asked, self._form(service.model), reader, echoed)
+                    await (answer.stream(send) if asked.stream else answer.whole(scope, receive, send))
+                finally:
+                    watch.cancel()
+
+    async def _text(self, prompt: Prompt) -> str:
+        if isinstance(prompt, str):
+            return prompt
+        return await self._service.ask(lambda: self._service.engine.decode(prompt))  # type: ignore[arg-type]
+
+
+async def _watch(receive: Receive, reader: Reader) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    reader.leave()
+
+
+class Answer:
+    """One request's answer as it comes. Sample s of prompt p is choice p·n + s."""
+
+    def __init__(self, service: Service, asked: Sampled, form: Form, reader: Reader, echoed: Sequence[str]) -> None:
+        self._service, self._asked, self._form, self._reader = service, asked, form, reader
+        self._samples = reader.streams[0].samples
+        self._echoed = [text for text in echoed for _ in range(self._samples)]
+        self._length = [0] * (len(reader.streams) * self._samples)  # characters that each choice has so far
+        self._tokens = 0
+
+    async def whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it when all of it is there. Raises ApiError where a sample failed."""
+        count = len(self._length)
+        texts: list[list[str]] = [[text] for text in self._echoed] or [[] for _ in range(count)]
+        told: list[TokensTold | None] = [None] * count
+        finish = [""] * count
+        while news := await self._reader.news():
+            for one in news:
+                index = self._index(one)
+                texts[index] += [delta.text for delta in one.deltas]
+                if (new := await self._told(one)) is not None:
+                    told[index] = new.joined_to(told[index])
+                if one.ended is not None:
+                    finish[index] = _finish(one.ended)
+        if self._reader.left:
+            return
+        choices = [self._form.choice(i, "".join(texts[i]), told[i], finish[i]) for i in range(count)]
+        content = to_json(self._form.body(choices, self._usage))
+        await Response(content, media_type="application/json")(scope, receive, send)
+
+    async def stream(self, send: Send) -> None:
+        """Sends it as server-sent events: what has come of a sample since the last one is one event."""
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        firsts = [self._form.first(i) for i in range(len(self._length))]
+        begun = [choice for choice in firsts if choice is not None]
+        begun += [self._form.delta(i, text, None, None) for i, text in enumerate(self._echoed)]
+        later = self._asked.usage_streamed
+        await _send(send, self._form.events(begun, later))
+        try:
+            while news := await self._reader.news():
+                new = [choice for one in news if (choice := await self._delta(one)) is not None]
+                await _send(send, self._form.events(new, later))
+        except ApiError as error:  # too late for a status: an event tells it, and no [DONE] follows
+            await _send(send, b"data: " + to_json(error.body) + b"\n\n")
+        else:
+            if self._reader.left:
+                return
+            if later:
+                await _send(send, b"data: " + to_json(self._form.chunk([], self._usage)) + b"\n\n")
+            await _send(send, b"data: [DONE]\n\n")
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _delta(self, one: News) -> Json | None:
+        """What is new of a sample; nothing where all of its text is held back."""
+        told = await self._told(one)
+        deltas, finish = one.deltas, _finish(one.ended) if one.ended is not None else None
+        text = deltas[0].text if len(deltas) == 1 else "".join([delta.text for delta in deltas])
+        if not text and told is None and finish is None:
+            return None
+        return self._form.delta(self._index(one), text, told, finish)
+
+    def _index(self, one: News) -> int:
+        return one.stream * self._samples + one.sample
+
+    async def _told(self, one: News) -> TokensTold | None:
+        """Counts the tokens; tells of them where that was asked for."""
+        deltas = one.deltas
+        self._tokens += sum([len(delta.token_ids) for delta in deltas])
+        if not self._asked.tells_logprobs or not deltas:
+            return None
+        tokens = [token for delta in deltas for token in delta.token_ids]
+        logprobs = [value for delta in deltas for value in delta.logprobs]
+        others = [beside for delta in deltas for beside in _beside(delta)]
+        return TokensTold(await self._service.vocabulary.pieces(tokens), logprobs, others, self._offsets(one))
+
+    def _offsets(self, one: News) -> list[int]:
+        index, found = self._index(one), []
+        for delta in one.deltas:
+            found += [self._length[index]] * len(delta.token_ids)
+            self._length[index] += len(delta.text)
+        return found
+
+    @property
+    def _usage(self) -> dict[str, Any]:
+        return usage(sum(stream.prompt_tokens for stream in self._reader.streams), self._tokens)
+
+
+async def _send(send: Send, events: bytes) -> None:
+    if events:
+        await send({"type": "http.response.body", "body": events, "more_body": True})
+
+
+def _beside(delta: Delta) -> Sequence[Sequence[tuple[int, float, str]]]:
+    return delta.alternatives or [()] * len(delta.token_ids)
+
+
+def _finish(ended: Ended) -> str:
+    """Why a sample ended. Raises ApiError where that was no answer."""
+    match ended.reason:
+        case FinishReason.ERROR:
+            raise ApiError(500, f"the engine failed: {ended.error}", None, "engine_error")
+        case FinishReason.CANCELLED:
+            raise ApiError(503, "the request was stopped by the server", None, "unavailable", 1)
+        case reason:
+            return WORDS[reason]

@@ -1,0 +1,125 @@
+"""The routes, and what stands before them."""
+
+import os
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from engine.config.checks import InvalidInput
+from engine.serving.access.gate import BodyGate, HostGate, KeyGate
+from engine.serving.access.keys import KeyFile, KeyRing, keys_of_environment
+from engine.serving.access.tokens import TokenReader
+from engine.serving.answering import Answering, body_of
+from engine.serving.answers import ChatForm, CompletionForm
+from engine.serving.asked import AskedChat, AskedCompletion, AskedText, AskedTokens, read
+from engine.serving.errors import ApiError
+from engine.serving.metrics.exposition import exposition
+from engine.serving.service import Service
+from engine.serving.settings import ServingSettings
+
+
+class Gates:
+    """Who may ask, read from files once, before anything is loaded. Raises InvalidInput."""
+
+    def __init__(self, settings: ServingSettings) -> None:
+        file = KeyFile(settings.keys) if settings.keys is not None else None
+        self._settings = settings
+        self._keys = KeyRing(file, keys_of_environment(os.environ))
+        self._tokens = TokenReader(settings.jwt) if settings.jwt is not None else None
+        if not settings.loopback and not self.closed:
+            raise InvalidInput(
+                f"host={settings.host}: others can reach this address, and no key is asked for; "
+                "make one with `batchscope key new`, or serve on 127.0.0.1"
+            )
+
+    @property
+    def closed(self) -> bool:
+        """Whether callers need a key."""
+        return self._keys.required or self._tokens is not None
+
+    def before(self, app: ASGIApp) -> ASGIApp:
+        """The app behind them."""
+        settings = self._settings
+        app = KeyGate(BodyGate(app, settings.body), self._keys, self._tokens)
+        if settings.origins:
+            said = ("Authorization", "Content-Type")
+            app = CORSMiddleware(app, settings.origins, allow_methods=("GET", "POST"), allow_headers=said)
+        return HostGate(app, settings)
+
+
+def make_app(service: Service, gates: Gates) -> ASGIApp:
+    """The whole server, but for its socket."""
+    routes = [
+        Route("/v1/chat/completions", Answering(service, AskedChat, ChatForm), methods=["POST"]),
+        Route("/v1/completions", Answering(service, AskedCompletion, CompletionForm), methods=["POST"]),
+        *_Plain(service).routes,
+    ]
+    handlers = {ApiError: _told, HTTPException: _no_route}
+    return gates.before(Starlette(routes=routes, exception_handlers=handlers))
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return ApiError(405, f"{request.method} is not taken here; see the Allow header").response
+    return ApiError(error.status_code, f"there is no {request.url.path[:200]}", None, "unknown_url").response
+
+
+class _Plain:
+    """The routes that generate nothing."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.routes = [
+            Route("/v1/models", self._models),
+            Route("/v1/models/{model:path}", self._model),
+            Route("/tokenize", self._tokenize, methods=["POST"]),
+            Route("/detokenize", self._detokenize, methods=["POST"]),
+            Route("/health", self._health),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._service.described()]})
+
+    async def _model(self, request: Request) -> Response:
+        self._service.check_model(request.path_params["model"])
+        return JSONResponse(self._service.described())
+
+    async def _tokenize(self, request: Request) -> Response:
+        service, asked = self._service, read(AskedText, await body_of(request))
+        service.check_model(asked.model)
+        with service.admission.enter(request.scope["caller"]):
+            tokens = await service.ask(lambda: service.engine.encode(asked.whole))
+        about = {"count": len(tokens), "max_model_len": service.engine.card.context or None}
+        return JSONResponse(about | {"tokens": tokens})
+
+    async def _detokenize(self, request: Request) -> Response:
+        service, asked = self._service, read(AskedTokens, await body_of(request))
+        service.check_model(asked.model)
+        with service.admission.enter(request.scope["caller"]):
+            return JSONResponse({"prompt": await service.ask(lambda: service.engine.decode(asked.tokens))})
+
+    async def _health(self, request: Request) -> Response:
+        """Whether the engine lives."""
+        return Response(status_code=200 if self._service.engine.alive else 503)
+
+    async def _ready(self, request: Request) -> Response:
+        """Whether requests are taken."""
+        fault = self._service.fault
+        return JSONResponse({"ready": not fault, "why": fault or None}, 503 if fault else 200)
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(exposition(self._service.observer), media_type=CONTENT_TYPE_LATEST)

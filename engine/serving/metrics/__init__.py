@@ -1,0 +1,3 @@
+"""What Prometheus reads, by the names that vLLM has for it."""
+
+from engine.serving.metrics.observer import Observer

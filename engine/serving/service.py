@@ -1,0 +1,87 @@
+"""One engine as the routes see it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from engine.config.checks import InvalidInput
+from engine.config.specs import Prompt, SamplingParams, Submission
+from engine.core.face import EngineFace
+from engine.core.process import EngineDied
+from engine.core.stream import Stream
+from engine.serving.admission import Admission
+from engine.serving.delivery import Delivery
+from engine.serving.errors import ApiError, refused
+from engine.serving.metrics import Observer
+from engine.serving.settings import ServingSettings
+from engine.serving.vocabulary import Vocabulary
+
+CALLERS = 8  # threads that wait for the engine's answers
+OPEN_CONTEXT = 4096  # tokens of an answer at most, where neither request nor model says
+
+Found = TypeVar("Found")
+
+
+class Service:
+    """`model` is the name that requests ask for. `draining`: it takes no more of them."""
+
+    def __init__(self, engine: EngineFace, model: str, settings: ServingSettings) -> None:
+        self.engine, self.model = engine, model
+        self.created = int(time.time())
+        self.draining = False
+        self.observer = Observer(engine.trace, model)
+        self.delivery = Delivery(engine.trace)
+        self.admission = Admission(engine.config.slots + settings.queue, settings.per_key)
+        self._executor = ThreadPoolExecutor(CALLERS, "serving")
+        self.vocabulary = Vocabulary(engine, self._executor)
+
+    @property
+    def fault(self) -> str:
+        """Why it answers nothing; empty where it does."""
+        if not self.engine.alive:
+            return self.engine.error or "the engine is closed"
+        return "the server is ending" if self.draining else ""
+
+    @property
+    def most_tokens(self) -> int:
+        """Of an answer whose request does not say: what the context holds, where the pool holds a context."""
+        header = self.engine.trace.header
+        context, pool = self.engine.card.context or OPEN_CONTEXT, header.blocks * header.config.block_size
+        return context if pool >= context else max(1, pool // 2)
+
+    def check_model(self, asked: str | None) -> None:
+        """Raises ApiError for another model than this."""
+        if asked is not None and asked != self.model:
+            said = f"the model {asked[:100]!r} is not served here; {self.model!r} is"
+            raise ApiError(404, said, "model", "model_not_found")
+
+    async def submit(self, prompts: Sequence[Prompt], params: SamplingParams, caller: str) -> list[Stream]:
+        """Raises ApiError."""
+        now = time.perf_counter()
+        submissions = [Submission(prompt, params, now, caller) for prompt in prompts]
+        return await self.ask(partial(self.engine.submit_many, submissions))
+
+    async def ask(self, call: Callable[[], Found]) -> Found:
+        """What the engine answers, without waiting for it on the event loop. Raises ApiError."""
+        try:
+            if self.fault:
+                raise EngineDied(self.fault)
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except InvalidInput as error:
+            raise refused(error) if self.engine.alive else self._gone() from None
+        except EngineDied:
+            raise self._gone() from None
+
+    def _gone(self) -> ApiError:
+        return ApiError(503, self.fault or "the engine ended", None, "unavailable", 1)
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+    def described(self) -> dict[str, Any]:
+        """The model, as /v1/models tells it."""
+        about = {"id": self.model, "object": "model", "created": self.created, "owned_by": "batchscope"}
+        return about | {"max_model_len": self.engine.card.context or None}

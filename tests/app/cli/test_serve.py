@@ -1,0 +1,91 @@
+"""Serving and its keys as a person meets them on the command line."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from app.__main__ import main
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kept" / "keys.json"
+
+    def said(*words: str, status: int = 0) -> str:
+        assert main(["key", *words, "--keys", str(file)]) == status
+        told = capsys.readouterr()
+        return told.out + told.err
+
+    assert said("list") == f"no keys in {file}\n"
+    first, second = said("new", "--name", "ann").strip(), said("new").strip()
+    assert first != second
+    assert first.startswith("bs-")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    written = file.read_text()
+    assert first not in written
+    assert second not in written
+    assert [line.split("  ")[1] for line in said("list").splitlines()] == ["ann", "key 1"]
+    assert "name='ann': another key has this name" in said("new", "--name", "ann", status=2)
+    assert said("revoke", "--name", "ann") == "ann is revoked\n"
+    assert "there is no such key" in said("revoke", "--name", "ann", status=2)
+    assert "name the key with --name" in said("revoke", status=2)
+    assert [key["name"] for key in json.loads(file.read_text())["keys"]] == ["key 1"]
+    file.write_text("[]")
+    assert f"{file} is no file of keys" in said("list", status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--host", "0.0.0.0"], "host=0.0.0.0: others can reach this address"),
+        (["--host", "no.such.host.invalid", "--keys", "/nowhere"], "no.such.host.invalid: "),
+        (["--port", "70000"], "port=70000: must be a whole number from 0 to 65,535"),
+        (["--model", "no-such-model"], "no-such-model"),
+        (["--jwks", "/nowhere"], "name --jwt-issuer and --jwt-audience"),
+        (["--jwks", "/no/jwks", "--jwt-issuer", "a", "--jwt-audience", "b"], "/no/jwks cannot be read"),
+        (["--tls-cert", "/no/cert", "--tls-key", "/no/key"], "tls_certificate='/no/cert': there is no such file"),
+        (["--cors", "app.example"], "cors='app.example': give a page's origin"),
+        (["--allow-host", "http://a"], "allow_host='http://a': give a name"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_loaded(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--port", "0", *words]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.timeout(240)
+def test_it_says_its_address_answers_and_ends_with_what_runs(tmp_path: Path) -> None:
+    order = [sys.executable, "-m", "app", "serve", "--port", "0", "--threads", "1", "--keys", str(tmp_path / "none")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            assert line.startswith("serving demo at http://127.0.0.1:")
+            assert line.endswith("/v1; no key is asked for\n")
+            url = line.split()[3].rstrip(";")
+            body = {"model": "demo", "prompt": "Once", "max_tokens": 600, "ignore_eos": True, "stream": True}
+            asked = urllib.request.Request(f"{url}/completions", json.dumps(body).encode())
+            with urllib.request.urlopen(asked) as stream:
+                assert b"text_completion" in stream.readline()
+                server.send_signal(signal.SIGTERM)
+                rest = stream.read()
+            assert rest.endswith(b"data: [DONE]\n\n")
+            assert server.wait(60) == 0
+            with pytest.raises(urllib.error.URLError):
+                urllib.request.urlopen(f"{url}/models")
+        finally:
+            server.kill()

@@ -1,0 +1,37 @@
+"""Tensors side by side in large pages."""
+
+import gc
+
+import torch
+
+from engine.kernels.cpu.large_pages import LINE, LargePages, zeros_in_large_pages
+
+
+def test_tensors_lie_side_by_side_each_on_a_line_of_its_own() -> None:
+    room = LargePages(1 << 20)
+    tensors = [room.zeros(shape, torch.float32) for shape in ((3, 5), (7,), (2, 0), (64, 64))]
+    for i, tensor in enumerate(tensors):
+        assert not tensor.any()
+        tensor.fill_(i + 1)
+    assert [float(t.sum()) for t in tensors] == [15, 14, 0, 4 * 64 * 64]
+    assert all(t.data_ptr() % LINE == 0 for t in tensors if t.numel())
+    assert [t.untyped_storage().nbytes() for t in tensors] == [60, 28, 0, 16384], "each is billed by itself"
+    addresses = [t.data_ptr() for t in tensors if t.numel()]
+    assert max(addresses) - min(addresses) < 1 << 20
+
+
+def test_what_a_chunk_has_no_room_for_gets_its_own() -> None:
+    room = LargePages(4096)
+    small, large = room.zeros((1000,), torch.uint8), room.zeros((100_000,), torch.bfloat16)
+    large.fill_(2)
+    small.fill_(1)
+    assert int(small.sum()) == 1000
+    assert bool((large == 2).all())
+
+
+def test_a_tensor_keeps_what_it_lies_in() -> None:
+    kept = zeros_in_large_pages((4, 1024), torch.float32)[1:].fill_(3)
+    gc.collect()
+    others = [zeros_in_large_pages((4, 1024), torch.float32).fill_(i) for i in range(20)]
+    assert bool((kept == 3).all())
+    assert [int(x[0, 0]) for x in others] == list(range(20))
