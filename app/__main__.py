@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -77,7 +77,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
         known = parser()
     try:
-        options = known.parse_args(arguments)
+        options = known.parse_args(with_command(sys.argv[1:] if arguments is None else arguments))
         return int(options.command(options))
     except InvalidInput as error:
         return _ended(str(error), 2)
@@ -99,6 +99,12 @@ def _without_engine(error: ImportError) -> str:
 
     own = (error.name or "").partition(".")[0] in ("app", "engine", "resources")
     return engine_missing() if isinstance(error, ModuleNotFoundError) and not own else ""
+
+
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """A file of a run or race alone is replayed: so a desktop opens it."""
+    opened = len(arguments) == 1 and arguments[0].endswith((".bsrun", ".bsrace"))
+    return ["replay", *arguments] if opened else list(arguments)
 
 
 class Parser(argparse.ArgumentParser):
@@ -127,9 +133,14 @@ def parser() -> argparse.ArgumentParser:
     model_options(top)
     engine_options(top)
     top.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
-    top.set_defaults(command=open_window)
+    top.set_defaults(command=open_window, model=None)
     said = "print the version and exit"
+    for name, does in (("install", "put Batchscope into the desktop's menu"), ("uninstall", "take it out again")):
+        act = desktop_entry(name)
+        top.add_argument(f"--{name}-desktop", dest="command", action="store_const", const=act, help=does)
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
+    said = "print how to cite Batchscope, as BibTeX, and exit"
+    top.add_argument("--cite", dest="command", action="store_const", const=print_citation, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
     for name in COMMANDS:
@@ -143,6 +154,7 @@ def open_window(options: argparse.Namespace) -> int:
     from engine import InvalidInput
     from engine.jobs import engine_missing, warm_up
 
+    given, options.model = options.model is not None, options.model or "demo"
     spec, config = spec_of(options), config_of(options)
     if not options.in_process:
         warm_up()
@@ -155,15 +167,35 @@ def open_window(options: argparse.Namespace) -> int:
     with uninterrupted():
         from app.cli.doctor.qt import lost_libraries, qt_failure
         from app.window.application import open_window as show
+        from app.window.greeting import first_model
     if lost := lost_libraries():  # Qt would end the process without naming the packages
         print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)
-    return show(spec, config, in_process=options.in_process)
+    return show(spec if given else first_model(spec), config, in_process=options.in_process)
+
+
+def desktop_entry(verb: str) -> Callable[[argparse.Namespace], int]:
+    """Installs or uninstalls entry, icons and file types of this person's desktop."""
+
+    def change(options: argparse.Namespace) -> int:
+        entry = import_module("app.cli.desktop_entry")
+        for path in getattr(entry, verb)():
+            print(f"{verb}ed  {path}")
+        return 0
+
+    return change
 
 
 def print_version(options: argparse.Namespace) -> int:
     from importlib.metadata import version
 
     print("batchscope", version("batchscope"))
+    return 0
+
+
+def print_citation(options: argparse.Namespace) -> int:
+    from engine.export import software_citation
+
+    print(software_citation())
     return 0
 
 

@@ -17,6 +17,7 @@ from engine.trace import RUN_SUFFIX
 
 ORGANIZATION = "Batchscope"
 DIGEST = 8  # bytes
+RUNS_FOLDER = "runs/folder"  # the key of the chosen one
 
 
 def data() -> Path:
@@ -52,7 +53,10 @@ def beside() -> Path | None:
 
 
 def runs() -> Path:
-    return beside() or data() / "runs"
+    """Where runs and races are written: the folder that was chosen, or one of the app's own; in the bundle, its own."""
+    chosen = str(settings().value(RUNS_FOLDER, ""))
+    own = beside() or data() / "runs"
+    return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen and beside() is None else own
 
 
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:

@@ -49,7 +49,7 @@ def kept(image: QImage) -> QImage:
 
 async def draw(window: MainWindow, given: argparse.Namespace) -> None:
     window.touring.recorded = given.recorded
-    window.start(ModelSpec("demo"), EngineConfig(), loads=not given.recorded)
+    window.start(None if given.recorded else ModelSpec("demo"), EngineConfig())
     await until(lambda: (window.session.ready or given.recorded) and "live" in window.page.docks)
     if not given.recorded:
         (await picture(window)).save(str(given.folder / "scene-card.png"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
@@ -23,7 +23,8 @@ from app.compare.race.verdict_card import VerdictCard
 from app.compare.setup import RaceSetup
 from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
-from app.inside.panel import Insight, InsightPanel
+from app.inside.insights import Insight
+from app.inside.panel import InsightPanel
 from app.inside.timeline.picture.legend import SlotsLegend
 from app.playback.cursor_bar import cursor_key
 from app.session.lessee import Phase
@@ -49,6 +50,8 @@ EMPTY_WORDS = "The same prompts through every lane, one lane after another, then
 
 class ComparePage(Page):
     """Builds the panels and joins their signals; holds nothing else."""
+
+    panel_built = Signal(object)  # InsightPanel of a lane
 
     def __init__(self, session: Session) -> None:
         super().__init__("compare_page")
@@ -286,6 +289,7 @@ class ComparePage(Page):
         for view in self.views:
             self._lanes.addWidget(view, 1)
             view.panel_built.connect(self._tell_of)
+            view.panel_built.connect(self.panel_built)
             view.range_changed.connect(self._on_range)
             view.set_view(self.replay.view.currentData())
             self._chart(view.lane)

@@ -4,7 +4,8 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.inside.panel import Insight, InsightPanel
+from app.inside.insights import Insight
+from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 
 

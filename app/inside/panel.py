@@ -1,16 +1,23 @@
 """A panel that looks inside a trace: a picture at the scope's moment, or a table of the same facts, and its export."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Sequence
 from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QHBoxLayout,
+    QSizePolicy,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
+from app.inside.look import Look
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -53,6 +60,7 @@ class InsightPanel(QWidget):
         self._position = 0  # records taken
         self._stale = self._moved = True
         self._drawn_at = 0.0
+        self.posed = False
         self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
         tip = "Show as a table, copy, or export"
         self.menu_button = tool_button(f"{name}_menu", "⋯", tip, f"{title}: table and export")
@@ -115,6 +123,22 @@ class InsightPanel(QWidget):
     @abstractmethod
     def facts(self) -> Facts:
         """What the picture shows, as a table."""
+
+    def look(self) -> Look:
+        """How it is looked at now."""
+        scope = self.scope
+        return Look(scope.moment - scope.origin, scope.request)
+
+    def pose(self, look: Look) -> None:
+        """For a picture, as it was looked at: nothing to press, and no words about how. The scope goes by itself."""
+        self.posed = True
+        for each in self.findChildren(QAbstractButton):
+            each.hide()
+
+    @property
+    def tall(self) -> int:
+        """Pixels of the design that it would like to be high, once it is drawn at its width; 0: it does not matter."""
+        return 0
 
     def step_shown(self, known: int) -> int:
         """The place of the step at the cursor, of so many that are known here; -1 before the first."""
@@ -217,29 +241,3 @@ class InsightPanel(QWidget):
     def close_down(self) -> None:
         """The view is going: the scope may outlive it."""
         self.scope.detach(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Insight:
-    """One of the panels: its `name` in layouts and files, its title, where its class is."""
-
-    name: str
-    title: str
-    place: str
-
-    def build(self, scope: Scope) -> InsightPanel:
-        """The panel. Its module is loaded now: the window's first paint needs none of them."""
-        module, name = self.place.split(":")
-        make: Callable[[Scope], InsightPanel] = getattr(import_module(module), name)
-        return make(scope)
-
-
-INSIGHTS = (
-    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel"),
-    Insight("step", "Step", "app.inside.step.panel:StepInspector"),
-    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap"),
-    Insight("beams", "Beams", "app.inside.beams.panel:BeamsPanel"),
-    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill"),
-    Insight("roofline", "Bottleneck", "app.inside.roofline.panel:Roofline"),
-    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel"),
-)

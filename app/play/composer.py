@@ -14,6 +14,7 @@ from app import storage
 from app.play.prompts import Draft, guessed
 from app.play.written import Written
 from app.playback.bridge import Bridge
+from app.preferences import KEEP_PROMPTS, SEND_KEY
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.ask_path import ask_path
@@ -131,8 +132,12 @@ class Composer(QFrame):
         self._session.submit_failed.connect(lambda message: self._complain(sentence(message)))
         self._session.submitted.connect(lambda ids: self._complain(""))
         self._bridge.busy_changed.connect(self._on_busy)
+        self.prompt.entered.connect(self.send)
+        SEND_KEY.on_change(self._on_send_key, self)
+        KEEP_PROMPTS.on_change(self._keep_history, self)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
+        self._on_send_key()
 
     # -- what is written ------------------------------------------------------------------------------------------
 
@@ -316,17 +321,30 @@ class Composer(QFrame):
         """At twice the size there is no room for another word on a projector."""
         self.compress.setText("Compress …" if theme.zoom() < LARGE else "✂")
 
+    def _on_send_key(self) -> None:
+        self.prompt.enter_sends = SEND_KEY.value == "enter"
+        self.send_button.setText("Send   ⏎" if self.prompt.enter_sends else "Send   Ctrl ⏎")
+
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)
         self.stop_action.setEnabled(busy)
 
     # -- remembered between starts --------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
+    def _keep_history(self) -> None:
+        """What was sent, where it may be kept."""
         kept = storage.settings()
-        kept.setValue("composer/history", json.dumps(self.prompt.history))
+        if KEEP_PROMPTS.value:
+            kept.setValue("composer/history", json.dumps(self.prompt.history))
+            kept.setValue("composer/system", self.system.toPlainText())
+        else:
+            kept.remove("composer/history")
+            kept.remove("composer/system")
+
+    def _keep(self) -> None:
+        self._keep_history()
+        kept = storage.settings()
         kept.setValue("composer/count", self.count.value())
-        kept.setValue("composer/system", self.system.toPlainText())
         kept.setValue("composer/use_system", self.use_system.isChecked())
         if self.chat.isEnabled():
             kept.setValue("composer/chat", "true" if self.chat.isChecked() else "false")

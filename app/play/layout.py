@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QMainWindow, QTabWidget
 from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.layouts import steady
+from app.ui.motion import moving
 
 LAYOUT_VERSION = 2  # of what is kept of it
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
@@ -23,7 +24,7 @@ def dock_host() -> QMainWindow:
     area.setObjectName("play_area")
     area.setWindowFlags(Qt.WindowType.Widget)
     options = QMainWindow.DockOption
-    area.setDockOptions(options.AnimatedDocks | options.AllowNestedDocks | options.AllowTabbedDocks)
+    area.setDockOptions(options.AllowNestedDocks | options.AllowTabbedDocks)
     area.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
     area.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
     for corner in (Qt.Corner.TopLeftCorner, Qt.Corner.BottomLeftCorner):
@@ -80,6 +81,7 @@ class PlayLayout:
 
     def follow_zoom(self) -> None:
         """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""
+        self._area.setAnimated(moving())
         before, self._zoom = self._zoom, theme.zoom()
         shown = [name for name, dock in self._docks.items() if dock.isVisible() and not dock.isFloating()]
         right = [name for name in shown if AREAS.get(name, RIGHT) is RIGHT][:1]

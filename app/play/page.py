@@ -8,8 +8,9 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.inside.insights import INSIGHTS
 from app.inside.on_demand import InsightPlace
-from app.inside.panel import INSIGHTS, InsightPanel
+from app.inside.panel import InsightPanel
 from app.play.composer import Composer
 from app.play.last_run import LastRun
 from app.play.layout import AREAS, LAYOUT_VERSION, RIGHT, PlayLayout, dock_host
@@ -47,6 +48,7 @@ class PlayPage(Page):
 
     told = Signal(str)  # something was done, in words
     failed = Signal(str)
+    panel_built = Signal(object)  # InsightPanel
 
     def __init__(self, session: Session, bridge: Bridge) -> None:
         super().__init__("play_page")
@@ -77,7 +79,6 @@ class PlayPage(Page):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
-        bridge.scope.panel_broke.connect(self.failed)
         session.state_changed.connect(self._on_state)
         self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
@@ -163,7 +164,10 @@ class PlayPage(Page):
             self._before = None
 
     def keep_layout(self) -> None:
-        """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
+        """For the next start: where the docks stand; widths, order and sorting of the table's columns. A page that is
+        not complete has nothing to keep."""
+        if "live" not in self.docks:
+            return
         storage.keep_state(COLUMNS_KEY, self.table.header.saveState())
         storage.keep_state(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
@@ -223,6 +227,7 @@ class PlayPage(Page):
 
     def _on_built(self, panel: InsightPanel) -> None:
         self._tell_titles()
+        self.panel_built.emit(panel)
         panel.done.connect(self.told)
         panel.failed.connect(self.failed)
 

@@ -54,7 +54,6 @@ class Scope(QObject):
     moved = Signal()  # the moment is another one
     selected = Signal(int)  # request; -1 for none
     playing_changed = Signal(bool)
-    panel_broke = Signal(str)  # why a panel is brought up to date no more, in words
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -243,7 +242,7 @@ class Scope(QObject):
             except Exception as error:  # else it would raise in every frame to come
                 self._broken.append(panel)
                 self._panels.remove(panel)
-                self.panel_broke.emit(f"{panel.accessibleName()} stands still: {type(error).__name__}: {error}")
+                error.add_note(f"{panel.accessibleName()} stands still.")
                 sys.excepthook(type(error), error, error.__traceback__)
                 break
             # of those that show what is new, one a frame: its painting follows later and is not in the budget

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QColor, QPaintEngine, QPainter, QPen
 
 from app.ui import theme
 from app.ui.font_face import FontFace
@@ -22,6 +22,12 @@ def inked(
     painter.setBrush(Qt.BrushStyle.NoBrush if fill is None else fill)
     yield
     painter.restore()
+
+
+def of_vectors(painter: QPainter) -> bool:
+    """Whether it writes a drawing, which has no pixels."""
+    engine = painter.paintEngine()
+    return engine is not None and engine.type() in (QPaintEngine.Type.SVG, QPaintEngine.Type.Pdf)
 
 
 def mixed(color: QColor, share: float) -> QColor:

@@ -7,7 +7,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
-from app.plot.inked import inked, mixed
+from app.plot.inked import inked, mixed, of_vectors
 from app.plot.pixels import slanted
 from app.ui import theme
 from app.ui.theme import Theme
@@ -173,8 +173,7 @@ def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> Non
 def _hatch(painter: QPainter, box: QRectF, color: QColor, rising: bool) -> None:
     """Lines at 45 degrees, bound to the picture and not to the box."""
     period, stroke = theme.px(5), 1.3 * theme.zoom()
-    engine = painter.paintEngine()
-    if engine is not None and engine.type() is QPaintEngine.Type.SVG:  # which knows neither textures nor clips
+    if of_vectors(painter):  # SVG knows neither textures nor clips
         painter.setPen(QPen(color, stroke))
         painter.drawLines(_hatch_lines(box, period, rising))
         return

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.plot import axes
+from app.plot.inked import of_vectors
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -64,7 +65,7 @@ def draw_line(painter: QPainter, color: QColor, x: Array, y: Array) -> None:
     polygon = QPolygonF([QPointF(*point) for point in zip(x.tolist(), y.tolist())])
     painter.drawPolyline(polygon)
     ratio = painter.device().devicePixelRatioF()
-    if ratio * theme.zoom() >= 1.5:
+    if ratio * theme.zoom() >= 1.5 and not of_vectors(painter):
         painter.drawPolyline(polygon.translated(0.7 / ratio, 0.7 / ratio))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
+from app.preferences import RUNS_FOLDER, RUNS_LIMIT
 from app.runs.entry import Entry, over_limit
 from app.runs.index import Marks, RunIndex
 from app.runs.trash import BESIDE, Trash, Trashed
@@ -21,7 +22,6 @@ from engine.compare import RACE_SUFFIX
 from engine.library import RunFacts, read_library
 from engine.trace import RUN_SUFFIX
 
-LIMIT_KEY = "runs/limit"
 LONGEST_NAME = 120  # characters of a title: file systems take 255 bytes
 
 
@@ -58,6 +58,8 @@ class RunLibrary(QObject):
         self._heard.connect(self._on_heard)
         session.state_changed.connect(self._on_state)
         session.submitted.connect(self._work.cancel)
+        RUNS_LIMIT.on_change(self.changed.emit, self)
+        RUNS_FOLDER.on_change(self.refresh, self)
 
     # -- what is there --------------------------------------------------------------------------------------------
 
@@ -78,15 +80,11 @@ class RunLibrary(QObject):
     @property
     def limit(self) -> int:
         """Bytes that the files may take; 0 is no limit."""
-        try:
-            return int(str(storage.settings().value(LIMIT_KEY, 0)))
-        except ValueError:
-            return 0
+        return RUNS_LIMIT.value
 
     def set_limit(self, limit: int) -> None:
         """From now on; `keep_limit` keeps it."""
-        storage.settings().setValue(LIMIT_KEY, limit)
-        self.changed.emit()
+        RUNS_LIMIT.set(limit)
 
     def refresh(self) -> None:
         """Looks what is there now, and goes on reading."""

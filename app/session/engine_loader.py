@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from PySide6.QtCore import QObject
 
+from app.preferences import IN_PROCESS, THREADS
 from app.session.engine_lease import Report
 from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
@@ -54,11 +55,14 @@ class EngineLoader(QObject):
     ) -> EngineFace:
         """Loads a model on the calling thread; setting `cancelled` ends that with LoadCancelled."""
         engine_type: Callable[..., EngineFace]
-        if self._in_process:
+        if self._in_process or IN_PROCESS.value:
             from engine import Engine as engine_type
         else:
             from engine import EngineProcess as engine_type
-        engine = engine_type(spec, config, progress=progress, cancelled=cancelled, most_threads=MOST_TORCH_THREADS)
+        threads = THREADS.value or None
+        engine = engine_type(
+            spec, config, progress=progress, cancelled=cancelled, threads=threads, most_threads=MOST_TORCH_THREADS
+        )
         if cancelled.is_set():
             engine.close()
             raise LoadCancelled("the load was cancelled")

@@ -13,7 +13,7 @@ from app import storage
 from engine import InvalidInput, ModelSpec
 
 MOST = 12
-RECENT_KEY, FOLDERS_KEY = "models/recent", "models/folders"
+RECENT_KEY, FOLDERS_KEY, LAST_KEY = "models/recent", "models/folders", "models/last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,15 @@ class Recent:
 
     spec: ModelSpec
     used: float
+
+
+def last_loaded() -> ModelSpec:
+    """How the model was loaded that was loaded last; the demo where none was, or that cannot be told any more."""
+    try:
+        (kept,) = storage.kept_list(LAST_KEY)
+        return ModelSpec(**kept)
+    except (TypeError, ValueError):
+        return ModelSpec("demo")
 
 
 def _same_model(one: ModelSpec, other: ModelSpec) -> bool:
@@ -42,6 +51,7 @@ class RecentModels(QObject):
 
     def add(self, spec: ModelSpec) -> None:
         """What was loaded now."""
+        storage.keep(LAST_KEY, [asdict(spec)])
         if spec == ModelSpec("demo"):
             return
         if Path(spec.source).is_absolute() and Path(spec.source) not in self.folders and not _shipped(spec.source):

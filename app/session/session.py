@@ -7,12 +7,12 @@ could cause: failures arrive as signals with words.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -22,6 +22,7 @@ from app.session.engine_loader import EngineLoader, failure_words
 from app.session.estimate import needed_and_free
 from app.session.load_progress import LoadStatus
 from app.session.steering import Steering
+from app.session.tasks import Tasks
 from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
@@ -85,7 +86,8 @@ class Session(QObject):
         self._restore: ModelSpec | None = None  # the model to have again after a lease
         self._writer: TraceWriter | None = None  # of the present trace, once it has a request
         self._closed = self.closing = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
+        self.start = self._tasks.start  # runs a coroutine beside the window
         self._one_at_a_time = asyncio.Lock()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
         self.live: Callable[[], EngineFace | None] = lambda: self._engine if self.ready else None  # that takes requests
@@ -114,6 +116,11 @@ class Session(QObject):
         return (self._engine is not None and self._engine.error) or self._death
 
     @property
+    def stacks(self) -> str:
+        """Where the engine's process was when it aborted; "" where it did not."""
+        return self._engine.stacks if self._engine is not None else ""
+
+    @property
     def engine_pid(self) -> int | None:
         """The engine's process, also while it is lent; None without one."""
         return getattr(self._engine if self._lease is None else self._lease.engine, "pid", None)
@@ -122,13 +129,6 @@ class Session(QObject):
     def run_file(self) -> Path | None:
         """Where the present trace is written; None until it has a request."""
         return self._writer.path if self._writer is not None else None
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs a coroutine and keeps a reference to its task until it is done."""
-        task = asyncio.get_event_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def off_thread(self, work: Callable[[], T]) -> T:
         """Does the work in one of the session's threads; what asks after the session's end is cancelled."""
@@ -345,8 +345,7 @@ class Session(QObject):
         if self._lease is not None:
             self._lease.cancelled.set()
         self._watch.stop()
-        if others := self._tasks - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=20)
+        await self._tasks.wait(20)
         await self.take_back()
         await self.unload()
         self._closed = True

@@ -6,7 +6,7 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.lane_show import LaneState
 from app.compare.race.session import SPEEDS
-from app.inside.panel import INSIGHTS
+from app.inside.insights import INSIGHTS
 from app.session.lessee import Phase
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene

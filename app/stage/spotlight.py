@@ -2,9 +2,10 @@
 
 from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QVariantAnimation
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QScrollArea, QStyle, QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.ui import theme
+from app.ui.motion import moving
 
 DIM = {True: 80, False: 45}  # how dark what is not lit becomes, of 255, in the dark theme and the light one
 MOVE_MS = 300
@@ -34,7 +35,7 @@ def reveal(widget: QWidget) -> None:
 
 
 class Spotlight(QWidget):
-    """Lies over its parent, and is in nobody's way. Where the desktop asks for no animations, it jumps."""
+    """Lies over its parent, and is in nobody's way. Where nothing is to move, it jumps."""
 
     def __init__(self, over: QWidget) -> None:
         super().__init__(over)
@@ -58,7 +59,7 @@ class Spotlight(QWidget):
             from_nothing = self.target.isEmpty()
             self.target = target
             self._moving.stop()
-            if from_nothing or not self.animated:
+            if from_nothing or not moving():
                 self._on_moved(target)
             else:
                 self._moving.setStartValue(self.lit)
@@ -72,11 +73,6 @@ class Spotlight(QWidget):
         self._moving.stop()
         self.target = self.lit = QRect()
         self.hide()
-
-    @property
-    def animated(self) -> bool:
-        """Whether the desktop wants things to move."""
-        return self.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, self) > 0
 
     def _on_moved(self, lit: QRect) -> None:
         self.lit = lit

@@ -10,17 +10,19 @@ from app.ui.labels import label, set_role
 from app.ui.layouts import column, fill, named
 
 Action = tuple[str, Callable[[], object]]
+DISMISS = "Dismiss"
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
 class Banner(QFrame):
-    """Hidden until `tell`; its action button, if any, hides it again."""
+    """Hidden until `tell`; its buttons hide it again."""
 
     def __init__(self) -> None:
         super().__init__()
         named(self, "banner", "banner")
         self._details = ""
         self._action: Callable[[], object] | None = None
+        self._dismiss: Callable[[], object] | None = None
         self._mark = label("", "error")
         self.title = label("", "title", "banner_title")
         self.text = label("", "secondary", "banner_text")
@@ -28,14 +30,24 @@ class Banner(QFrame):
             words.setWordWrap(True)
             words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.copy = button("banner_copy", "Copy details", self._on_copy, role="quiet")
-        self.close_button = button("banner_close", "Dismiss", self.hide, role="quiet")
+        self.close_button = button("banner_close", DISMISS, self._on_dismiss, role="quiet")
         self.action = button("banner_action", "", self._on_action, role="primary")
         told = (self._mark, (column(self.title, self.text, spacing=2), 1))
         fill(QHBoxLayout(self), *told, self.copy, self.close_button, self.action, margins=(12, 8, 12, 8), spacing=8)
         self.hide()
 
-    def tell(self, level: str, title: str, text: str, *, details: str = "", action: Action | None = None) -> None:
-        """Shows a message. `level` is error, warning or info; `action` a button's words and what it does."""
+    def tell(
+        self,
+        level: str,
+        title: str,
+        text: str,
+        *,
+        details: str = "",
+        action: Action | None = None,
+        dismiss: Action | None = None,
+    ) -> None:
+        """Shows a message. `level` is error, warning or info; `action` a button's words and what it does, `dismiss`
+        those of the one that puts the message away."""
         self.setProperty("level", level)
         set_role(self, "banner")
         set_role(self._mark, {"error": "error", "warning": "warning"}.get(level, "note"))
@@ -49,6 +61,9 @@ class Banner(QFrame):
         self.action.setVisible(action is not None)
         self.action.setText(action[0] if action else "")
         self.action.setAccessibleName(action[0] if action else "")
+        words, self._dismiss = dismiss or (DISMISS, None)
+        self.close_button.setText(words)
+        self.close_button.setAccessibleName(words)
         self.setAccessibleName(f"{level}: {title}. {text}")
         self.show()
 
@@ -57,6 +72,12 @@ class Banner(QFrame):
         self.hide()
         if action is not None:
             action()
+
+    def _on_dismiss(self) -> None:
+        dismiss, self._dismiss = self._dismiss, None
+        self.hide()
+        if dismiss is not None:
+            dismiss()
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(f"{self.title.text()}\n{self.text.text()}\n\n{self._details}".strip())

@@ -76,11 +76,13 @@ class Face:
         self._asked = size, weight, mono, spaced
 
     def __get__(self, instance: object, owner: type | None = None) -> FontFace:
-        return _face(*self._asked, theme.zoom(), theme.smallest())
+        return _face(*self._asked, theme.zoom(), theme.smallest(), theme.stream_font())
 
 
 @lru_cache(maxsize=256)
-def _face(size: float, weight: int, mono: bool, spaced: bool, zoom: float, smallest: float) -> FontFace:
+def _face(
+    size: float, weight: int, mono: bool, spaced: bool, zoom: float, smallest: float, stream_font: str
+) -> FontFace:
     font = (theme.mono if mono else theme.ui)(size, weight)
     if spaced:
         font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * zoom)

@@ -57,7 +57,7 @@ class Scrolled(QScrollArea):
 
     def __init__(self, layout: QLayout, name: str = "") -> None:
         super().__init__()
-        self.setObjectName(name)
+        named(self, name, said=name.removesuffix("_scroll").replace("_", " "))
         self.setWidgetResizable(True)
         self.sheet = held(layout, "sheet")
         self.setWidget(self.sheet)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 from app.ui import theme
 
 KEPT = 100
+HISTORY_KEYS = ("Ctrl+Up", "Ctrl+Down")  # the one sent before, the one sent after
 
 
 class PromptEdit(QPlainTextEdit):
@@ -16,11 +17,13 @@ class PromptEdit(QPlainTextEdit):
 
     file_dropped = Signal(object)  # Path
     focus_changed = Signal(bool)
+    entered = Signal()  # Enter was pressed, where it is to send
 
     def __init__(self, name: str, least: int = 1, most: int = 8) -> None:
         super().__init__()
         self.setObjectName(name)
         self.history: list[str] = []
+        self.enter_sends = False  # Shift+Enter then begins a line
         self._least, self._most, self._at = least, most, 0
         self._draft = ""
         self.setTabChangesFocus(True)
@@ -72,6 +75,8 @@ class PromptEdit(QPlainTextEdit):
             self._walk(-1)
         elif control and event.key() == Qt.Key.Key_Down:
             self._walk(1)
+        elif self.enter_sends and _is_enter(event):
+            self.entered.emit()
         else:
             super().keyPressEvent(event)
 
@@ -96,3 +101,8 @@ class PromptEdit(QPlainTextEdit):
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         self.focus_changed.emit(False)
+
+
+def _is_enter(event: QKeyEvent) -> bool:
+    enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+    return enter and not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier

@@ -44,7 +44,7 @@ def apply(app: QApplication) -> None:
 
     def on_scheme() -> None:
         if theme.choice() == "system":
-            theme.changes.theme_changed.emit()
+            theme.tell()
 
     dress()
     theme.changes.theme_changed.connect(dress)

@@ -4,6 +4,8 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
@@ -110,9 +112,30 @@ class Changes(QObject):
 
 
 changes = Changes()
+_held: list[bool] = []  # of each `one_change` under way, whether anything changed in it
 _choice: Choice = "system"
 _zoom = 1.0
 _stage_zoom: float | None = None  # while presenting
+_stream_font = ""
+
+
+def tell() -> None:
+    """Something of how all looks is another."""
+    if _held:
+        _held[-1] = True
+    else:
+        changes.theme_changed.emit()
+
+
+@contextmanager
+def one_change() -> Iterator[None]:
+    """However much changes in it, the window is dressed anew once, at its end."""
+    _held.append(False)
+    try:
+        yield
+    finally:
+        if _held.pop():
+            tell()
 
 
 def current() -> Theme:
@@ -137,7 +160,7 @@ def set_theme(name: str) -> None:
         raise ValueError(f"theme={name!r}: must be dark, light or system")
     if name != _choice:
         _choice = cast(Choice, name)
-        changes.theme_changed.emit()
+        tell()
 
 
 def presenting() -> bool:
@@ -153,7 +176,7 @@ def present(screen: QSize | None) -> None:
         zoom = STAGE_ZOOM * max(1.0, min(screen.width() / STAGE[0], screen.height() / STAGE[1]))
     if zoom != _stage_zoom:
         _stage_zoom = zoom
-        changes.theme_changed.emit()
+        tell()
 
 
 def zoom() -> float:
@@ -176,7 +199,19 @@ def set_zoom(factor: float) -> None:
     factor = min(max(factor, ZOOMS[0]), ZOOMS[-1])
     if factor != _zoom:
         _zoom = factor
-        changes.theme_changed.emit()
+        tell()
+
+
+def stream_font() -> str:
+    """The family chosen for the streams; "" for the first of `MONO_FAMILIES` that is here."""
+    return _stream_font
+
+
+def set_stream_font(family: str) -> None:
+    global _stream_font
+    if family != _stream_font:
+        _stream_font = family
+        tell()
 
 
 def px(length: float) -> int:
@@ -216,7 +251,8 @@ def ui(size: float = 13, weight: int = 400) -> QFont:
 
 def mono(size: float = 12.5, weight: int = 400) -> QFont:
     """The streams' fixed-width font at `size` pixels (before zoom)."""
-    font = _font(_families(MONO_FAMILIES, True), size, weight)
+    chosen = (_stream_font,) if _stream_font else ()
+    font = _font((*chosen, *_families(MONO_FAMILIES, True)), size, weight)
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setFixedPitch(True)
     return font

@@ -1,26 +1,38 @@
 """What a person can ask of the window: every action with its keys, for the menu, the palette and the list of keys."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QAction, QDesktopServices, QKeySequence
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
+from app.desktop.command_palette import CommandPalette
+from app.desktop.shortcuts import Group, Shortcut, ShortcutsDialog, of_actions
+from app.preferences import THEME, ZOOM
 from app.ui import theme
-from app.window.command_palette import CommandPalette
-from app.window.dialogs import SettingsDialog, ShortcutsDialog
+from app.ui.prompt_edit import HISTORY_KEYS
+from app.window.pages import Pages
+
+if TYPE_CHECKING:
+    from app.desktop.settings.setting import Section
 
 
 class WindowActions(QObject):
     """Keeps `all` of them in the order in which the palette shows them, and does what needs no page: theme, zoom, full
     screen, settings, help."""
 
-    def __init__(self, window: QMainWindow) -> None:
+    def __init__(self, window: QMainWindow, pages: Pages, names: Sequence[str]) -> None:
+        """`names` are those of the pages, in their order."""
         super().__init__(window)
-        self._window = window
+        self._window, self._pages, self._names = window, pages, names
         self._palette = CommandPalette(window)
         self.all: list[QAction] = []
+        self.help = QMenu("Help", window)
         theme.changes.theme_changed.connect(self._on_theme)
 
     def add(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
@@ -28,6 +40,12 @@ class WindowActions(QObject):
         action = self.tell(text, "", slot)
         action.setShortcuts([QKeySequence(key) for key in keys])
         self._window.addAction(action)
+        return action
+
+    def add_help(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
+        """An action of the whole window that stands in the menu's Help."""
+        action = self.add(text, slot, *keys)
+        self.help.addAction(action)
         return action
 
     def tell(self, text: str, key: str, slot: Callable[[], object]) -> QAction:
@@ -40,7 +58,7 @@ class WindowActions(QObject):
 
     def add_appearance(self) -> None:
         self._search = self.add("Search actions …", self.search, "Ctrl+Shift+P")
-        self.settings = self.add("Settings …", lambda: SettingsDialog(self._window).open(), "Ctrl+,")
+        self.settings = self.add("Settings …", self.show_settings, "Ctrl+,")
         self.add("Larger", lambda: self._step_zoom(1), "Ctrl++", "Ctrl+=")
         self.add("Smaller", lambda: self._step_zoom(-1), "Ctrl+-")
         self.add("Normal size", lambda: theme.set_zoom(1.0), "Ctrl+0")
@@ -51,13 +69,50 @@ class WindowActions(QObject):
     def add_window(self) -> None:
         self.full_screen = self.add("Full screen", self._on_full_screen, "F11")
         self.add("Show the folder of runs", self._on_runs_folder)
-        self.keys = self.add("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.all).open(), "F1")
+        self.add_help("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.key_groups()).open(), "F1", "?")
         self.quit = self.add("Quit", self._window.close, "Ctrl+Q")
 
     def search(self) -> None:
         """Opens the palette."""
         focused = self._window.focusWidget()
         self._palette.open([action for action in self.all if action is not self._search], focused)
+
+    def add_settings(self) -> None:
+        """Each setting by its name, for the palette."""
+        for section in self._sections():
+            for setting in section.settings:
+                self.tell(f"Setting: {setting.title}", "", partial(self.show_settings, setting.preference.key))
+
+    def show_settings(self, key: str = "") -> None:
+        """The dialog; with the key of a setting, at that one."""
+        from app.desktop.settings.dialog import SettingsDialog  # not before the window's first paint
+
+        dialog = SettingsDialog(self._window, self._sections())
+        dialog.open()
+        if key:
+            dialog.show_setting(key)
+
+    def _sections(self) -> list[Section]:
+        from app.desktop.settings.sections import sections
+
+        return sections(self._names)
+
+    def key_groups(self) -> list[Group]:
+        """Every key of the window, by the place where it is heard."""
+        from app.inside.timeline.selection import KEYS
+
+        pages = [self._pages.build(place) for place in range(self._pages.count())]
+        own = [action for page in pages for action in page.actions()]
+        heard = {*self._window.actions(), *own}
+        elsewhere = [action for action in self.all if action not in heard]  # a panel hears their keys
+        timeline = tuple(Shortcut(key.words, key.keys) for key in KEYS)
+        return [
+            of_actions("Everywhere", self._window.actions()),
+            *(of_actions(f"{name} page", page.actions()) for name, page in zip(self._names, pages, strict=True)),
+            of_actions("Where a run is on show, outside of texts", elsewhere),
+            Group("Timeline, when it has the focus", timeline),
+            Group("Prompt", (Shortcut("Walk through sent prompts", HISTORY_KEYS),)),
+        ]
 
     def _step_zoom(self, by: int) -> None:
         zooms = theme.ZOOMS
@@ -75,6 +130,5 @@ class WindowActions(QObject):
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(storage.runs())))
 
     def _on_theme(self) -> None:
-        kept = storage.settings()
-        kept.setValue("window/theme", theme.choice())
-        kept.setValue("window/zoom", theme.chosen_zoom())
+        THEME.set(theme.choice())
+        ZOOM.set(theme.chosen_zoom())

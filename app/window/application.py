@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import qasync
@@ -16,11 +17,17 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 import resources
-from app import storage
+from app import preferences, storage
+from app.desktop.settings.applied import Applied
 from app.playback.bridge import Bridge
+from app.preferences import KEEP_LOG
+from app.reports.facts import facts_text
+from app.reports.reporting import Reports, reporting
 from app.session.session import Session
 from app.stage.scene import Scene
-from app.ui import style_sheet, theme
+from app.ui import style_sheet
+from app.window.greeting import greet
+from app.window.incidents import Incidents
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 
@@ -38,10 +45,8 @@ def make_application() -> QApplication:
     app.setDesktopFileName("batchscope")
     app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
     app.setQuitOnLastWindowClosed(False)
-    kept = storage.settings()
-    with contextlib.suppress(ValueError, TypeError):
-        theme.set_theme(str(kept.value("window/theme", "system")))
-        theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))
+    if app.findChild(Applied) is None:
+        Applied(app)
     style_sheet.apply(app)
     return app
 
@@ -81,7 +86,7 @@ async def until(condition: Callable[[], bool], limit: float = math.inf) -> bool:
 
 
 def open_window(
-    spec: ModelSpec,
+    spec: ModelSpec | None,
     config: EngineConfig,
     *,
     in_process: bool = False,
@@ -93,9 +98,9 @@ def open_window(
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
-    `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
-    loaded until it is asked for. `tour` begins when the model is there; where it is `recorded`, at once and without
-    one. `present`: in full screen, for a room. `on_made` is handed the window before it is shown.
+    `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
+    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there; where it is `recorded`, at
+    once and without one. `present`: in full screen, for a room. `on_made` is handed the window before it is shown.
     """
     make_application()
 
@@ -112,22 +117,26 @@ def open_window(
             window.touring.recorded = recorded
             window.touring.take(tour)
 
-    async def live() -> None:
+    async def live(reports: Reports) -> None:
+        reports.unexpected.listen(asyncio.get_running_loop())
         session = Session(in_process=in_process)
         bridge = Bridge()
         window = MainWindow(session, bridge)
+        Incidents(window, reports)
         done = asyncio.get_running_loop().create_future()
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
         if on_made is not None:
             on_made(window)
         window.fit_screen()
         window.show()
-        window.start(spec, config, run, loads=not recorded)
+        window.start(None if recorded else spec, config, run)
+        greet(window, first=run is None and not tour and not present)
         if present:
             window.presenting.begin()
         if tour:
             session.start(begin_tour(window))
         QTimer.singleShot(SETTLED_MS, window, settle)
+        QTimer.singleShot(SETTLED_MS, window, reports.write_facts)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:
             await done
@@ -138,6 +147,10 @@ def open_window(
             signal.signal(signal.SIGTERM, previous)
             window.deleteLater()
 
-    with contextlib.suppress(KeyboardInterrupt):
-        qasync.run(live())
+    with contextlib.suppress(KeyboardInterrupt), _reporting() as reports:
+        qasync.run(live(reports))
     return 0
+
+
+def _reporting() -> AbstractContextManager[Reports]:
+    return reporting(storage.data(), lambda: facts_text(preferences.told()), log_file=KEEP_LOG.value)

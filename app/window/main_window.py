@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, QTimer, Signal
+from PySide6.QtCore import QPoint, QRect, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu
 
@@ -14,9 +14,11 @@ from app import storage
 from app.play.composer import ENDINGS
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
+from app.preferences import FIRST_PAGE
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
+from app.session.session_words import session_words
 from app.stage.stage import Stage
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
@@ -25,16 +27,16 @@ from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions
 from app.window.chat_requests import ChatRequests
+from app.window.export.run_export import RunExport
 from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.pages import Pages
 from app.window.presenting import Presenting
-from app.window.run_export import RunExport
 from app.window.saved_runs import SavedRuns
-from app.window.session_words import session_words
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
 from app.window.viewer import Viewer
+from app.window.window_layout import WindowLayout
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
-PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
+PAGE_KEY = "window/page"
 PLAY, CHAT, COMPARE, RUNS, MODELS = range(5)
 PAGES = tuple((name, f"Ctrl+{i}") for i, name in enumerate(("Play", "Chat", "Compare", "Runs", "Models"), 1))
 
@@ -75,9 +77,9 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
-        self.exports = RunExport(session, bridge, self.runs, self.banner, self._race, self)
-        all_runs = partial(self.show_page, RUNS)
-        self.viewer = Viewer(self.banner, lambda: self.runs.ask(self, self.open_path), self.open_path, all_runs)
+        self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
+        ask = partial(self.runs.ask, self, self.open_path)
+        self.viewer = Viewer(self.banner, ask, self.open_path, partial(self.show_page, RUNS))
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
@@ -91,35 +93,35 @@ class MainWindow(QMainWindow):
         self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
-        self.window_actions = WindowActions(self)
+        self.window_actions = WindowActions(self, self.pages, [name for name, _ in PAGES])
+        self.layout_kept = WindowLayout(self, self.page, self.banner, QRect(QPoint(0, 0), QSize(*FIRST_SIZE)))
         self.commands = self.window_actions.all
         self._make_actions()
         self._connect()
         self._say_state()
-        self.resize(*FIRST_SIZE)
-        if (geometry := storage.kept_state(GEOMETRY_KEY)) is not None:
-            self.restoreGeometry(geometry)
+        self.layout_kept.restore()
         self.page.composer.prompt.setFocus()
 
     def fit_screen(self) -> None:
         """No larger than the screen it will be on, with room for the frame around it."""
         self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
-    def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None, loads: bool = True) -> None:
+    def start(self, spec: ModelSpec | None, config: EngineConfig, run: Path | None = None) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
-        self.page.model.set_spec(spec)
+        self.page.model.set_spec(spec or ModelSpec("demo"))
         self.page.batching.set_config(config)
 
         def go() -> None:
             self.page.complete()
+            self.window_actions.add_settings()
             self.fill_menu()
             names = [name for name, _ in PAGES]
-            kept = storage.settings().value(PAGE_KEY)
+            kept = storage.settings().value(PAGE_KEY) if FIRST_PAGE.value == "last" else FIRST_PAGE.value
             if kept in names[COMPARE:]:
                 self.show_page(names.index(kept))
             if run is not None:
                 self.open_path(run)
-            elif loads and not self.viewer.begin():
+            elif spec is not None and not self.viewer.begin():
                 self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
@@ -159,6 +161,7 @@ class MainWindow(QMainWindow):
         self.reset_action = add("Put all panels back", self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
+        add("Put the window and its panels back as they were first", lambda: self.layout_kept.reset())
         self.window_actions.add_window()
         self.viewer.restrict(*runs_models, *map(self.top_bar.pages.button, (CHAT, MODELS)), composer.compress)
 
@@ -178,7 +181,8 @@ class MainWindow(QMainWindow):
         panels.addSeparator()
         panels.addActions([self.inside_action, self.reset_action])
         self.menu.addMenu(scenes)
-        self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings, shared.keys])
+        self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings])
+        self.menu.addMenu(shared.help)
         self.menu.addSeparator()
         self.menu.addAction(shared.quit)
 
@@ -216,6 +220,7 @@ class MainWindow(QMainWindow):
         from app.compare.page import ComparePage
 
         self.compare = ComparePage(self.session)
+        self.exports.figures.offer_race(self.compare)
         return self.compare
 
     def _make_runs(self) -> RunsPage:
@@ -382,8 +387,7 @@ class MainWindow(QMainWindow):
             self.presenting.leave()
             self.touring.close_down()
             if self.keeps_layout:
-                storage.keep_state(GEOMETRY_KEY, self.saveGeometry())
-                self.page.keep_layout()
+                self.layout_kept.keep()
             self.hide()
             for page in self.pages.all_built():
                 page.close_down()

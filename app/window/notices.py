@@ -58,7 +58,7 @@ class Notices(QObject):
             "error",
             "The engine has stopped",
             f"{sentence(error)}. {kept}.",
-            details=f"run file: {self._session.run_file}",
+            details=f"run file: {self._session.run_file}\n\n{self._session.stacks}".strip(),
             action=("Restart", lambda: self._session.start(self._session.restart())),
         )
 

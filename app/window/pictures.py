@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app import storage
-from app.inside.panel import INSIGHTS
+from app.inside.insights import INSIGHTS
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
 from app.session.session import Session

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QPainter, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QMenu, QToolButton
 
+from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import label
 from app.ui.layouts import fill, named
@@ -13,6 +14,7 @@ from app.ui.line import Line
 from app.ui.painted import Painted
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
+SEARCH = "Search actions    Ctrl Shift P"
 
 
 class Logo(Painted):
@@ -45,16 +47,35 @@ class TopBar(QFrame):
         self.pages.button(0).setChecked(True)
         self.pages.idClicked.connect(self.page_asked)
         self.status = Line("status_text", Qt.AlignmentFlag.AlignHCenter)
-        words = "Search actions    Ctrl Shift P"
-        self.search = button("search_actions", words, role="search", said="Search actions")
+        self.search = button("search_actions", SEARCH, role="search", said="Search actions", tip=SEARCH)
         self.menu_button = named(QToolButton(), "menu_button", said="Menu")
         self.menu_button.setText("Menu")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.menu_button.setMenu(menu)
-        row, brand = QHBoxLayout(self), label("Batchscope", "brand")
-        fill(row, Logo(), brand, 8, *self.pages.buttons(), margins=(16, 7, 12, 7), spacing=8)
+        row, self._brand, self._logo = QHBoxLayout(self), label("Batchscope", "brand"), Logo()
+        fill(row, self._logo, self._brand, 8, *self.pages.buttons(), margins=(16, 7, 12, 7), spacing=8)
         fill(row, (self.status, 1), self.search, self.menu_button, margins=None)
+
+        self.setMinimumWidth(1)  # its words give way before the window grows
+        theme.changes.theme_changed.connect(self._fold)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fold()
+
+    def _fold(self) -> None:
+        """Where there is little room, the name goes, and search and menu are signs."""
+        layout = self.layout()
+        assert layout is not None
+        for words, brand in ((SEARCH, True), (SEARCH, False), ("⌕", False)):
+            self.search.setText(words)
+            self._brand.setVisible(brand)
+            self._logo.setVisible(words == SEARCH)
+            self.menu_button.setText("Menu" if words == SEARCH else "☰")
+            layout.invalidate()
+            if layout.minimumSize().width() <= self.width():
+                break
 
     def show_page(self, index: int) -> None:
         self.pages.button(index).setChecked(True)

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import gc
+import logging
 import threading
 import time
 import weakref
@@ -37,6 +38,8 @@ from engine.runner.launched_step import LaunchedStep
 from engine.scheduler.plan import StepPlan
 from engine.trace.records import Ended, FinishReason, Notice, StepStarted
 from engine.trace.trace import Trace
+
+log = logging.getLogger("engine")
 
 # Looking at all that is imported by now, which stays, would hold up a step for 0.2 s now and then.
 gc.freeze()
@@ -237,6 +240,7 @@ class Engine(EngineFace):
             self.lost = True
             self._stop(str(error))
         except Exception as error:  # a defect of ours
+            log.exception("the engine stopped")
             self._stop(f"the engine stopped: {type(error).__name__}: {error}")
             raise
         return None

@@ -15,12 +15,13 @@ from engine.workloads.workload import Workload
 
 class EngineFace(ABC):
     """`Engine` and `EngineProcess`. `alive` turns False when it ends by itself, and `error` says why; `restart`: what
-    ended it is mended by loading again at once; `lost`: no engine can use its GPU in this process any more."""
+    ended it is mended by loading again at once; `lost`: no engine can use its GPU in this process any more; `stacks`:
+    where its process was when that aborted."""
 
     config: EngineConfig
     card: ModelCard
     alive = True
-    error = ""
+    error = stacks = ""
     restart = lost = False
     trace: Trace
 

@@ -1,5 +1,6 @@
 """The child of an EngineProcess: an Engine, and its side of the socket."""
 
+import logging
 import os
 import threading
 import time
@@ -8,6 +9,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine.config.specs import InvalidInput
+from engine.core.child_log import leave_stacks, send_log
 from engine.core.process import PULSE, EngineDied
 from engine.jobs.progress import LoadCancelled
 from engine.trace.trace import Trace
@@ -15,6 +17,7 @@ from engine.trace.trace import Trace
 if TYPE_CHECKING:
     from engine.core.engine import Engine
 
+log = logging.getLogger("engine")
 BATCH_INTERVAL = 0.016  # seconds between batches of records
 
 
@@ -28,7 +31,7 @@ class Host:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._send_lock = threading.Lock()
+        self._send_lock = threading.RLock()  # what is sent may warn of something, which is sent too
         self._engine: Engine | None = None
         self._traces: dict[int, Trace] = {}  # by session, those that have records to be sent
         self._last = 0
@@ -37,22 +40,27 @@ class Host:
         self._closing = threading.Event()
 
     def main(self) -> None:
-        _, spec, config, threads, most = self._connection.recv()
+        _, spec, config, threads, most, stacks = self._connection.recv()
+        leave_stacks(stacks)
+        send_log(self._send)
         for task in (self._listen, self._pulse):  # before the load, so that a parent that goes away is noticed
             threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
         try:
             from engine.core.engine import Engine
 
+            log.info("loading %s as %s on %s", spec.source, spec.quantization, spec.device)
             say = partial(self._send, "progress")
             self._engine = Engine(spec, config, progress=say, threads=threads, most_threads=most)
         except (InvalidInput, LoadCancelled) as error:
             self._send("failed", error)
             return
         except Exception as error:
+            log.exception("loading failed")
             self._send("failed", EngineDied(f"loading failed: {type(error).__name__}: {error}"))
             raise
         self._traces[0] = self._engine.trace
         self._drain()
+        log.info("%s is loaded", self._engine.card.name)
         self._send("ready", self._engine.card)
         while not self._closing.wait(BATCH_INTERVAL):
             alive = self._engine.alive

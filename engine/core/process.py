@@ -19,21 +19,19 @@ from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
+from engine.core.child_log import Stacks, take_log
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
 from engine.jobs import spawn
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice
 from engine.trace.trace import Trace
-
-if TYPE_CHECKING:
-    pass
 
 CLOSE_TIMEOUT = 10.0  # seconds that a child has to end its requests and itself
 PULSE = 1.0  # seconds between signs of life
@@ -50,8 +48,8 @@ class EngineProcess(EngineFace):
 
     `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
     far, and `error` says what happened. `restart` is True where that was an error of the GPU which stays with the child
-    ("an illegal memory access"): a fresh process can use the GPU again. Raises InvalidInput and LoadCancelled as Engine
-    does, and EngineDied.
+    ("an illegal memory access"): a fresh process can use the GPU again. What the child logs is logged here. Raises
+    InvalidInput and LoadCancelled as Engine does, and EngineDied.
     """
 
     def __init__(
@@ -86,7 +84,8 @@ class EngineProcess(EngineFace):
         letters = self._connection, self._outbox
         self._sender = threading.Thread(target=_deliver, args=letters, name="engine-sender", daemon=True)
         weakref.finalize(self, _let_go, self._outbox)
-        self._send("load", spec, self.config, threads, most_threads)
+        self._stacks = Stacks()
+        self._send("load", spec, self.config, threads, most_threads, self._stacks.path)
         self._receiver.start()
         self._sender.start()
         try:
@@ -223,11 +222,14 @@ class EngineProcess(EngineFace):
                 self._ready.set_exception(error)
             case ("stopped", error, restart):
                 self.error, self.restart = error, restart
+            case ("log", record):
+                take_log(record)
 
     def _answer(self, call: int, result: Any) -> None:
         self._calls.pop(call).set_result(result)
 
     def _child_gone(self, code: int) -> None:
+        self.stacks = self._stacks.close()
         self.alive = False
         if not self._closing and not self.error:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"

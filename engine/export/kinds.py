@@ -3,10 +3,12 @@
 import os
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.config import InvalidInput
 from engine.export.source import Progress, Source
+from engine.jobs.progress import LoadCancelled
 
 TABLE_ENDINGS = (".csv", ".json", ".parquet")
 
@@ -31,13 +33,14 @@ KINDS = {
 }
 
 
-def kind_of(path: Path, what: str | None = None) -> str:
-    """The kind of a file, one of `KINDS`: what was said, or what its name tells. Raises InvalidInput."""
+def kind_of(path: Path, what: str | None = None, also: tuple[str, ...] = ()) -> str:
+    """The kind of a file, one of `KINDS`: what was said, or what its name tells. Raises InvalidInput, which names the
+    endings of those, and `also` others that the caller knows."""
     for name, kind in KINDS.items() if what is None else [(what, KINDS[what])]:
         if path.name.endswith(kind.telling if what is None else kind.endings):
             return name
     if what is None:
-        known = dict.fromkeys(ending for kind in KINDS.values() for ending in kind.endings)
+        known = dict.fromkeys([*(ending for kind in KINDS.values() for ending in kind.endings), *also])
         raise InvalidInput(f"{path.name!r} does not tell what to write; its name must end with {_listed(known)}")
     raise InvalidInput(
         f"{what} cannot be written as {path.name!r}; its name must end with {_listed(KINDS[what].endings)}"
@@ -69,13 +72,19 @@ def export(
         half.unlink(missing_ok=True)
 
 
+def _look(cancelled: threading.Event | None) -> None:
+    """Raises LoadCancelled once it is set."""
+    if cancelled is not None and cancelled.is_set():
+        raise LoadCancelled("the export was cancelled")
+
+
 def _write(source: Source, path: Path, kind: str, progress: Progress | None, cancelled: threading.Event | None) -> None:
     """What writes a kind is imported when it is asked for, so that the window need not wait for it."""
     match kind:
         case "report":
             from engine.export.report import write_report
 
-            write_report(source, path)
+            write_report(source.watched(partial(_look, cancelled)), path)
         case "perfetto":
             from engine.export.chrome_trace import write_chrome_trace
 

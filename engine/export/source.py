@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.compare import RACE_SUFFIX, Lane, RaceResult, lane_name, lane_names, load_race
@@ -58,6 +58,14 @@ class Source:
     def first(self) -> tuple[tuple[str, Trace], ...]:
         """Each lane that was played, by name, with the first of its repeats."""
         return tuple((name, traces[0]) for i, name in enumerate(self.names) if (traces := self.of_lane(i)))
+
+    def watched(self, look: Callable[[], None]) -> Source:
+        """The same; whoever reads on in a trace calls `look` first, and what that raises ends the work."""
+        race = self.race
+        if race is None:
+            return replace(self, runs=tuple(replace(run, trace=run.trace.watched(look)) for run in self.runs))
+        lane_runs = (replace(r, trace=r.trace.watched(look)) if r.trace is not None else r for r in race.lane_runs)
+        return Source.of_race(replace(race, lane_runs=tuple(lane_runs)), self.title, self.file)
 
     @classmethod
     def of_trace(cls, trace: Trace, title: str = "", file: str = "") -> Source:

@@ -90,6 +90,20 @@ def warm_up() -> None:
         _server_for(dict(os.environ), light=False)
 
 
+def assume(variables: Mapping[str, str | None]) -> None:
+    """From now on it is as if the process had begun with these variables of its environment, None without: children
+    come from a server that has them."""
+    for name, value in variables.items():
+        for environment in (os.environ, BEGUN):
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
+    with _starting:
+        if _server is not None and _server.conditions != _conditions(BEGUN):
+            _server.end()
+
+
 def server_pid() -> int | None:
     """The server's process, where one runs."""
     return _server.process.pid if _server is not None and _server.process.poll() is None else None

@@ -86,19 +86,20 @@ class Answer:
         """Sends it when all of it is there. Raises ApiError where a sample failed."""
         count = len(self._length)
         texts: list[list[str]] = [[text] for text in self._echoed] or [[] for _ in range(count)]
-        told: list[TokensTold | None] = [None] * count
+        told: list[list[TokensTold]] = [[] for _ in range(count)]
         finish = [""] * count
         while news := await self._reader.news():
             for one in news:
                 index = self._index(one)
                 texts[index] += [delta.text for delta in one.deltas]
                 if (new := await self._told(one)) is not None:
-                    told[index] = new.joined_to(told[index])
+                    told[index].append(new)
                 if one.ended is not None:
                     finish[index] = _finish(one.ended)
         if self._reader.left:
             return
-        choices = [self._form.choice(i, "".join(texts[i]), told[i], finish[i]) for i in range(count)]
+        all_told = [TokensTold.joined(parts) if parts else None for parts in told]
+        choices = [self._form.choice(i, "".join(texts[i]), all_told[i], finish[i]) for i in range(count)]
         content = to_json(self._form.body(choices, self._usage))
         await Response(content, media_type="application/json")(scope, receive, send)
 

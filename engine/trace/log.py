@@ -2,7 +2,7 @@
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import overload
@@ -169,3 +169,21 @@ class Log(Sequence[Record]):
     def packed_bytes(self) -> int:
         """The size of what is packed."""
         return sum(map(len, self._state.chunks))
+
+
+class WatchedLog(Log):
+    """A log's records so far; whenever somebody reads on, `look` is called first, and what it raises ends that."""
+
+    def __init__(self, log: Log, look: Callable[[], None]) -> None:
+        self.__dict__.update(log.__dict__)
+        self._look = look
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        self._look()
+        return super().__getitem__(at)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
-from engine.trace.log import CHUNK, Log
+from engine.trace.log import CHUNK, Log, WatchedLog
 from engine.trace.records import Ended, Header, Record, Step, Submitted
 from engine.trace.requests import RequestIndex, RequestView
 
@@ -78,6 +78,14 @@ class Trace:
     def since(self, position: int) -> list[Record]:
         """The records from `position` on: a reader keeps `position + len(result)` for the next call."""
         return self.records[position:]
+
+    def watched(self, look: Callable[[], None]) -> Trace:
+        """The records so far, for long work that may have to end early: `look` is called whenever it reads on, and what
+        it raises ends the work."""
+        twin = Trace()
+        twin.records = WatchedLog(self.records, look)
+        twin.origin, twin.end, twin.complete, twin._header = self.origin, self.end, self.complete, self._header
+        return twin
 
     def forget(self, end: int) -> None:
         """Lets go of the records before `end`: who copies a trace elsewhere need not keep it. The others keep their

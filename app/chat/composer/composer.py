@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame
+from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
 
 from app.chat.composer.chips import FileChips
 from app.chat.composer.counting import Counting
@@ -21,6 +21,7 @@ from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
+from app.ui.flow_layout import Flow
 from app.ui.labels import Note, set_role
 from app.ui.layouts import column, fill, named, panel, row
 from app.ui.line import Line
@@ -87,7 +88,11 @@ class ChatComposer(QFrame):
 
     def _lay_out(self) -> None:
         self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        deeds = row(None, *self.choices, self.more, self.beside, self.add, spacing=4)
+        deeds = QWidget()
+        flow = Flow(deeds)
+        flow.gap = 4
+        for deed in (*self.choices, self.more, self.beside, self.add):
+            flow.addWidget(deed)
         fill(self._foot, (self.gauge, 1), deeds, spacing=4)
         self.field = panel(
             column(self.files, self.edit, self.error, self._foot, margins=(12, 8, 8, 6), spacing=6), "field"

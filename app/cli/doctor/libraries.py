@@ -26,11 +26,12 @@ COSTS = {
     "llguidance": "regex, choices and json_schema are refused",
     "pyarrow": "runs are not exported as Parquet",
     "pandas": "a notebook gets no tables of a trace",
+    "av": "no animation of a run or race is written",
     **dict.fromkeys(("starlette", "uvicorn", "uvloop", "httptools"), NO_SERVER),
     **dict.fromkeys(("pydantic", "pyjwt", "prometheus-client"), NO_SERVER),
 }
 
-EXTRAS = ("awq", "torchao", "constrained", "export", "serve")
+EXTRAS = ("awq", "torchao", "constrained", "export", "video", "serve")
 
 
 def requirements() -> list[Requirement]:
@@ -70,7 +71,7 @@ def library_findings() -> list[Finding]:
 def library_finding(requirement: Requirement, version: str | None) -> Finding:
     """Whether `version` (None: not installed) satisfies the requirement, and what it costs where it does not."""
     cost, remedy = COSTS.get(requirement.name.lower(), ""), f'pip install "{requirement.name}{requirement.specifier}"'
-    extra = requirement.name in {"autoawq", "torchao", "llguidance", "pyarrow", "pandas"}
+    extra = requirement.name in {"autoawq", "torchao", "llguidance", "pyarrow", "pandas", "av"}
     if version is None:
         return Finding(requirement.name, Status.NOTE if extra else Status.MISSING, "not installed", cost, remedy)
     # The base version, since vendors ship the release itself as 2.11.0a0+something.

@@ -14,8 +14,9 @@ from app.compare.lanes.mark import LaneMark
 from app.compare.lanes.stream_strip import StreamStrip
 from app.compare.lanes.tally import Figures, LaneTally
 from app.compare.race.lane_show import LaneShow, LaneState
+from app.inside.insights import Insight
 from app.inside.on_demand import InsightPlace
-from app.inside.panel import Insight, InsightPanel
+from app.inside.panel import InsightPanel
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline

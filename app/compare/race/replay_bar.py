@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame
 
 from app.compare.race.session import SPEEDS, RaceSession
-from app.inside.panel import INSIGHTS
+from app.inside.insights import INSIGHTS
 from app.session.lessee import Phase
 from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button

@@ -12,6 +12,7 @@ from app.inside.kv_map.state import KvState, Mark
 from app.plot.inked import inked
 from app.plot.marks import DIAMOND, draw_cross, draw_shape
 from app.ui import theme
+from app.ui.motion import moving
 
 SECONDS = 0.3
 LATE = 256  # steps: after a longer jump nothing is new
@@ -19,7 +20,8 @@ MOST = 600  # marks at once: more would be a blur, and slow
 
 
 class Marks:
-    """Blocks with a mark, and when it was put there (`perf_counter`)."""
+    """Blocks with a mark, and when it was put there (`perf_counter`). It fades, or where nothing is to move stands as
+    long and is gone."""
 
     def __init__(self) -> None:
         self._marks: list[tuple[int, int, float]] = []  # block, mark, when
@@ -37,9 +39,10 @@ class Marks:
 
     def paint(self, painter: QPainter, box_of: Callable[[int], QRectF]) -> None:
         """Draws them over their blocks' boxes, the older the fainter."""
-        now = perf_counter()
+        now, fades = perf_counter(), moving()
         for block, kind, begun in self._marks:
-            draw_mark(painter, Mark(kind), box_of(block), max(0.0, 1 - (now - begun) / SECONDS))
+            strength = max(0.0, 1 - (now - begun) / SECONDS) if fades else 1.0
+            draw_mark(painter, Mark(kind), box_of(block), strength)
 
 
 def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0) -> None:

@@ -27,6 +27,7 @@ from app.inside.kv_map.words import (
     short_summary_words,
     summary_words,
 )
+from app.inside.look import Look
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
@@ -53,6 +54,7 @@ class KvPicture(Painted):
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._said = self._short = ""
+        self.still = False  # nobody points at it: no room is kept for words that come and go
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
         for each in (self.nothing, self.grid, self.strips):
@@ -88,7 +90,7 @@ class KvPicture(Painted):
         label, words = self.words, self._said
         lines = 3 if self.height() >= theme.px(TALL) and not theme.presenting() else 1
         label.ensurePolished()
-        label.setVisible(bool(words) or not theme.presenting())
+        label.setVisible(bool(words) or not (theme.presenting() or self.still))
         room = lines * label.fontMetrics().lineSpacing() + 2
         label.setFixedHeight(room)
         flags = int(Qt.TextFlag.TextWordWrap.value)
@@ -135,6 +137,10 @@ class KvMap(InsightPanel):
         self.view.table.block_chosen.connect(self.view.grid.point_at)
         self.view.table.block_chosen.connect(self.stale)
         self.view.strips.strip_chosen.connect(scope.select)
+
+    def pose(self, look: Look) -> None:
+        super().pose(look)
+        self.view.still = True
 
     def take(self, records: Sequence[Record]) -> None:
         self.history.feed(records)
@@ -187,7 +193,7 @@ class KvMap(InsightPanel):
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words, short = ("", "") if theme.presenting() else (HINT, SHORT_HINT)
+        words, short = ("", "") if theme.presenting() or self.posed else (HINT, SHORT_HINT)
         if 0 <= grid.pointed < state.blocks:
             words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:

@@ -8,6 +8,7 @@ import numpy as np
 from PySide6.QtCore import QRect
 from PySide6.QtGui import QPainter, QResizeEvent
 
+from app.inside.look import Look
 from app.inside.memory.area import MemoryArea
 from app.inside.memory.device_bar import DeviceBar
 from app.inside.memory.figures import WIDTH, MemoryLedger
@@ -153,6 +154,10 @@ class MemoryBill(InsightPanel):
         self.area.hovered.connect(self._on_hovered)
         self.area.sought.connect(self._on_sought)
         self.area.stepped.connect(scope.step_by)
+
+    def pose(self, look: Look) -> None:
+        super().pose(look)
+        self.whole = True
 
     # -- what the scope says --------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton
 
+from app.inside.look import Look
 from app.inside.panel import InsightPanel, tool_button
 from app.inside.step.facts import COLUMNS, step_facts
 from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
 from app.playback.scope import Scope
+from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Facts
 from engine.trace import Record
@@ -45,6 +47,14 @@ class StepInspector(InsightPanel):
         button.clicked.connect(lambda: self.scope.step_by(steps))
         pair.addWidget(button)
         return button
+
+    def pose(self, look: Look) -> None:
+        super().pose(look)
+        self.view.hide_bars()
+
+    @property
+    def tall(self) -> int:
+        return self.head.sizeHint().height() + theme.px(6) + self.view.tall
 
     # -- the scope's turn -----------------------------------------------------------------------------------------
 

@@ -59,6 +59,16 @@ class StepPicture(Painted):
         """Whether sheet and rows are beside each other."""
         return self.width() >= theme.px(WIDE)
 
+    @property
+    def tall(self) -> int:
+        """Pixels in which all of the step has room."""
+        return max(self.sheet.height(), self.rows.high) if self.wide else self._left.sheet.height()
+
+    def hide_bars(self) -> None:
+        """Nothing is to be scrolled."""
+        for scroll in (self._left, self._right):
+            scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
     def show_story(self, story: StepStory | None, selected: int, empty: str = "") -> None:
         """Another step or selection; `empty` is said where there is no step."""
         chosen = selected != self._selected

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -9,6 +10,7 @@ from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QToolButton
 
 from app import storage
+from app.inside.look import Look
 from app.inside.panel import InsightPanel, tool_button
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import LEAST, Folds
@@ -18,6 +20,7 @@ from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
+from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
 from engine.config import PAGED_MODES
@@ -25,6 +28,7 @@ from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitt
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table
+MOST_DRAWN, LEAST_DRAWN = 32, 258  # slots that make a figure higher; pixels of the design in which the legend has room
 THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
 COLUMNS = (
     *("step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget"),
@@ -128,6 +132,23 @@ class TimelinePanel(InsightPanel):
         if place < self.scope.steps:
             self.scope.seek(float(self.scope.step_ends[place]))
 
+    # -- a picture of it ------------------------------------------------------------------------------------------
+
+    def look(self) -> Look:
+        return replace(super().look(), axis=str(self.view.axis), sight=self.view.range())
+
+    def pose(self, look: Look) -> None:
+        super().pose(look)
+        view = self.view
+        view.legend = True
+        view.set_axis(Axis(look.axis or Axis.TIME))
+        if look.sight is not None:
+            view.set_range(*look.sight)
+
+    @property
+    def tall(self) -> int:
+        return theme.px(max(LEAST_DRAWN, 150 + 12 * min(self.view.slots, MOST_DRAWN)))
+
     # -- the trace ------------------------------------------------------------------------------------------------
 
     def take(self, records: Sequence[Record]) -> None:
@@ -186,7 +207,8 @@ class TimelinePanel(InsightPanel):
         view.set_live(scope.following and not scope.trace.complete)
         self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
-        view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
+        told = 0 <= place < len(self.steps) and not self.posed
+        view.say(step_words(self.steps.row(place)) if told else "")
         self.summary.say(*self._sight_words())
         if view.selection is not None:
             begin, end = view.selection

@@ -129,6 +129,7 @@ class FitRow(_Columned):
 
     def __init__(self, quantization: str) -> None:
         super().__init__(f"fit_{quantization}", focus=True)
+        self.setAccessibleName(SCHEMES[quantization].title)
         self.quantization = quantization
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.fit: Fit | None = None

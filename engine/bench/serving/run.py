@@ -51,7 +51,7 @@ class Measured:
             ("CPU of an SSE event, µs", f"{self.event:.1f}", f"≤ {MOST:.0f}"),
             ("events a round", f"{self.events:,}", ""),
         ]
-        head = f"{STREAMS} streams of {TOKENS} tokens, demo model, {self.threads} torch threads"
+        head = f"{STREAMS} streams of {TOKENS} tokens, demo model, torch threads: {self.threads}"
         return "\n".join(
             [f"| {head} | measured | goal |", "|---|--:|--:|", *(f"| {' | '.join(row)} |" for row in rows)]
         )

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import TextIO, cast
 
+from engine.export.again import all_commands, citation, made_by
 from engine.export.chrome_trace.event_file import EventFile
 from engine.export.chrome_trace.run_events import PROCESSES, RunEvents
 from engine.export.source import Progress, Source
@@ -21,7 +22,9 @@ def write_chrome_trace(
     total = sum(len(run.trace.records) for run in source.runs)
     done = 0
     header = source.runs[0].trace.header
-    about = {"title": source.title, "model": header.model.name, "cpu": header.machine.cpu, "gpu": header.machine.gpu}
+    about: dict[str, object] = {"title": source.title, "model": header.model.name}
+    about |= {"cpu": header.machine.cpu, "gpu": header.machine.gpu}
+    about |= {"made_by": made_by(), "commands": all_commands(source), "citation": citation(source)}
     with _opened(path) as out:
         file = EventFile(out, about | {"versions": header.versions, "created": header.created})
         flows = 0

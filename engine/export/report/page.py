@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import resources
 from engine.compare import Comparison, compare, compare_race
+from engine.export.again import all_commands, batchscope_version, citation, created
 from engine.export.report import parts
-from engine.export.report.again import batchscope_version, citation, commands, created
 from engine.export.report.series import RunSeries
 from engine.export.report.words import (
     headline,
@@ -120,11 +120,7 @@ def _settings(source: Source) -> str:
 def _again(source: Source) -> str:
     says = "The first command takes the prompts, their times and their sampling out of the run’s file; the second "
     says += "sends them again, through the same settings with the same KV memory."
-    if source.alone or source.race is not None:
-        given = [commands(source)]
-    else:
-        given = [commands(Source.of_trace(run.trace, run.name, run.file)) for run in source.runs]
-    return f'<p class="bs-quiet">{says}</p>{"".join(_code(*pair) for pair in given)}'
+    return f'<p class="bs-quiet">{says}</p>{"".join(_code(*pair) for pair in all_commands(source))}'
 
 
 def _code(*lines: str) -> str:

@@ -31,9 +31,10 @@ class HostGate:
 
     def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
         self._app = app
-        self._names = {*LOCAL, settings.host, *settings.allowed_hosts}
+        names = {*LOCAL, settings.host, *settings.allowed_hosts}
         if not settings.loopback:
-            self._names |= {socket.gethostname(), socket.getfqdn()}
+            names |= {socket.gethostname(), socket.getfqdn()}
+        self._names = {name.lower() for name in names}
 
     def _known(self, header: str) -> bool:
         name = _host(header).lower()

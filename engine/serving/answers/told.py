@@ -31,14 +31,13 @@ class TokensTold(NamedTuple):
             "text_offset": list(self.offsets),
         }
 
-    def joined_to(self, earlier: "TokensTold | None") -> "TokensTold":
-        if earlier is None:
-            return self
-        return TokensTold(
-            [*earlier.pieces, *self.pieces],
-            [*earlier.logprobs, *self.logprobs],
-            [*earlier.alternatives, *self.alternatives],
-            [*earlier.offsets, *self.offsets],
+    @classmethod
+    def joined(cls, parts: Sequence["TokensTold"]) -> "TokensTold":
+        return cls(
+            [piece for part in parts for piece in part.pieces],
+            [value for part in parts for value in part.logprobs],
+            [others for part in parts for others in part.alternatives],
+            [at for part in parts for at in part.offsets],
         )
 
 

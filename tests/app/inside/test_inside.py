@@ -9,8 +9,9 @@ from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.compare.choice import LaneChoice, RaceChoice
+from app.inside.insights import INSIGHTS
 from app.inside.memory.panel import MemoryBill
-from app.inside.panel import INSIGHTS, InsightPanel
+from app.inside.panel import InsightPanel
 from app.inside.roofline.panel import Roofline
 from app.inside.timeline.panel import TimelinePanel
 from app.playback.scope import Scope

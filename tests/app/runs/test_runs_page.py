@@ -14,9 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from app import storage
 from app.bench.synthetic_lanes import lane_trace
+from app.preferences import RUNS_LIMIT
 from app.runs.foot import GB
 from app.runs.index import RunIndex
-from app.runs.library import LIMIT_KEY, scan
+from app.runs.library import scan
 from app.runs.page import RunsPage
 from app.runs.rows import COLUMNS, RUN
 from app.runs.tag_sheet import TagSheet
@@ -209,7 +210,7 @@ def test_beyond_its_limit_the_oldest_run_goes_and_undo_lifts_the_limit(
     window.undo.undo()
     page.foot.limit.setCurrentIndex(1)
     page.foot.limit.activated.emit(1)
-    assert storage.settings().value(LIMIT_KEY) in (GB, str(GB))
+    assert RUNS_LIMIT.value == GB
 
 
 def test_a_run_opens_on_play_and_several_on_one_clock(qtbot: QtBot, page: RunsPage, window: MainWindow) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.inside.panel import INSIGHTS
+from app.inside.insights import INSIGHTS
 from app.play.layout import AREAS
 from app.stage.scene import RACE_PANELS, RUN_PANELS, Point, point_at, shares
 from app.stage.scene_file import read_scene, read_tour

@@ -22,6 +22,7 @@ from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, Trace
 from engine.trace import Kind, Step, Submitted, bytes_text
+from tests.app.conftest import wait_until
 from tests.app.stage.painted_words import unread_from_afar
 
 WAIT = 60_000
@@ -113,7 +114,7 @@ def prefill_decode(stage: Stage) -> None:
     stage.at(0)
     panel = stage.panel("step")
     assert isinstance(panel, StepInspector)
-    assert f"{int(first.count.sum())} tokens in" in panel.summary.accessibleName()
+    wait_until(lambda: f"{int(first.count.sum())} tokens in" in panel.summary.accessibleName())
 
 
 def memory_bound(stage: Stage) -> None:

@@ -11,6 +11,7 @@ from app.stage.scene import Scene
 from app.stage.scene_file import read_tour
 from app.stage.spotlight import Spotlight
 from app.stage.tour import LIVE, Tour
+from app.ui.motion import moving
 from app.window.main_window import MainWindow
 from engine import EngineConfig
 
@@ -149,7 +150,7 @@ def test_the_spotlight_jumps_where_nothing_should_move(qtbot: QtBot, window: Mai
     light.light(first)
     light.light(then)
     assert light.target == then
-    if not light.animated:
+    if not moving():
         assert light.lit == then
     qtbot.waitUntil(lambda: light.lit == then)
     light.light(QRect())

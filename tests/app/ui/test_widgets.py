@@ -8,6 +8,7 @@ from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.desktop.command_palette import CommandPalette, match_score
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.sampling import OWN, PRESETS, SamplingPanel
 from app.playback.bridge import Bridge
@@ -19,7 +20,6 @@ from app.ui.controls import PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
 from app.ui.line import Line
 from app.ui.painted import Painted
-from app.window.command_palette import CommandPalette, match_score
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
 

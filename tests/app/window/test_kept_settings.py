@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtCore import QByteArray
 
-from app import storage
+from app import preferences, storage
 from app.window.main_window import COMPARE, MODELS, PLAY, RUNS, MainWindow
 
 KEYS = (
@@ -12,6 +12,7 @@ KEYS = (
     *("play/inside", "play/layout", "play/request columns", "play/stream layout", "quality/folder"),
     *("runs/limit", "sampling/more", "sampling/params", "timeline/axis", "timeline/legend", "timeline/stall_ms"),
     *("transcript/tokens", "window/geometry", "window/page"),
+    *(each.key for each in preferences.ALL),
 )
 TEXTS = ("", "nan", "1e999", "-1", "true", "\0", "x" * 5_000, "[]", "{}", "[[[", '["a", 1, null]', '[{"x": 1}]', '"x"')
 

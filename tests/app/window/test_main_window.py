@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app import storage
+from app.desktop.settings.applied import Applied
 from app.inside.timeline.selection import KEYS as TIMELINE_KEYS
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
@@ -272,6 +273,7 @@ def test_docks_close_come_back_and_keep_their_place(qtbot: QtBot, window: MainWi
 
 
 def test_dialogs_open_and_change_what_they_say(qtbot: QtBot, window: MainWindow) -> None:
+    Applied(window)
     action(window, "Settings …").trigger()
     dialog = window.findChild(QDialog, "settings_dialog")
     assert dialog is not None

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 from engine import Trace, load_workload, measure
 from engine.compare import LaneRun, RaceResult, compare_race, parse_lanes
 from engine.export import Source, export
+from engine.export.again import commands
 from engine.export.report import report
-from engine.export.report.again import commands
 from engine.export.report.series import RunSeries, Shade
+from engine.jobs import LoadCancelled
 from engine.trace import MEASURES, Kind, Submitted
 from tests.engine.export.conftest import Runs
 from tests.engine.export.pages import Page
@@ -151,3 +153,24 @@ def test_in_a_browser_the_pointer_is_answered_without_an_error_or_a_request(runs
     assert tip[1].startswith("#3 · ")
     assert "a hen and a kite" in tip[1]
     assert done.stdout.count("bs-cursor on") == 4, "the charts over time share one cursor"
+
+
+def test_it_can_be_cancelled_midway(runs: Runs, tmp_path: Path) -> None:
+    cancelled, path = threading.Event(), tmp_path / "a.html"
+    records = sum(len(run.trace.records) for run in Source.of_race(runs.race).runs)
+    seen = []
+
+    def look() -> None:
+        seen.append(len(seen))
+        if len(seen) == 5:
+            cancelled.set()
+        if cancelled.is_set():
+            raise LoadCancelled("the export was cancelled")
+
+    with pytest.raises(LoadCancelled):
+        report(Source.of_race(runs.race).watched(look))
+    assert len(seen) == 5 < records
+    with pytest.raises(LoadCancelled):
+        export(Source.of_trace(runs.busy), path, cancelled=cancelled)
+    assert not list(tmp_path.iterdir())
+    assert report(Source.of_trace(runs.busy).watched(lambda: None)) == report(Source.of_trace(runs.busy))

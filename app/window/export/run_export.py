@@ -8,22 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import storage
+from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.session.engine_lease import Report
-from app.session.load_progress import LoadStatus
-from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.export import FOLDER
+from app.window.export.figure_export import FigureExport
+from app.window.export.file_work import FileWork
 from app.window.saved_runs import SavedRuns
 from app.words import sentence
 from engine import InvalidInput
-from engine.export import KINDS, Source, export
+from engine.export import KINDS, Source, citation, commands, export
 from engine.jobs import LoadProgress
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class RunExport(QObject):
         self,
         session: Session,
         bridge: Bridge,
+        page: PlayPage,
         runs: SavedRuns,
         banner: Banner,
         race: Callable[[], RaceSession | None],
@@ -45,21 +47,40 @@ class RunExport(QObject):
         super().__init__(parent)
         self._session, self._bridge, self._runs, self._banner = session, bridge, runs, banner
         self._race, self._window = race, parent
-        self._path = Path()
-        self._work = LongWork(session, self)
-        self._work.progressed.connect(self._on_progress)
-        self._work.ended.connect(self._on_ended)
+        self.files = FileWork(session, banner, self)
+        self.figures = FigureExport(self.source, self._tell_nothing, self.files, page, parent)
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
-        """The words of each kind, and what asks for its file."""
-        return [(f"Export the {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
+        """The words of each kind, and what asks for its file; and what is copied as text."""
+        kinds = [(f"Export the {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
+        again = "The commands that make the run again", lambda source: "\n".join(commands(source))
+        cited = "A citation of the run, as BibTeX,", citation
+        return [
+            *kinds,
+            *self.figures.actions(),
+            ("Copy the commands that make the run again", partial(self.copy, *again)),
+            ("Copy a citation of the run", partial(self.copy, *cited)),
+        ]
+
+    def _tell_nothing(self, why: str) -> None:
+        self._banner.tell("info", "There is nothing to export", sentence(why))
+
+    def copy(self, words: str, text: Callable[[Source], str]) -> None:
+        """Puts what is told of the run on show on the clipboard."""
+        try:
+            QGuiApplication.clipboard().setText(text(self.source()))
+        except InvalidInput as error:
+            self._banner.tell("info", "There is nothing to copy", sentence(str(error)))
+        else:
+            verb = "were" if words.startswith("The commands") else "was"
+            self._banner.tell("info", f"{words} {verb} copied", "")
 
     def ask(self, what: str) -> None:
         """Asks where to write what is on show; the file's ending says how, where the kind leaves a choice."""
         try:
-            source = self._source()
+            source = self.source()
         except InvalidInput as error:
-            self._banner.tell("info", "There is nothing to export", sentence(str(error)))
+            self._tell_nothing(str(error))
             return
         self._ask(what, source, Path(source.file or source.title.replace("/", "-")).stem)
 
@@ -79,7 +100,7 @@ class RunExport(QObject):
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
         """What is on show. Raises InvalidInput where nothing is."""
         race = self._race()
         if race is not None:
@@ -93,12 +114,6 @@ class RunExport(QObject):
     def write(self, source: Source | Sequence[Path], path: Path, what: str) -> None:
         """Writes the file, of what is in memory or in other files; the banner says how far that is, and what came of
         it."""
-        if self._work.running:
-            words = f"{self._path.name} is written; export the next one when that is done."
-            self._banner.tell("info", "An export is under way", words, action=("Cancel it", self._work.cancel))
-            return
-        self._path = path
-        storage.settings().setValue(FOLDER, str(path.parent))
 
         def work(report: Report, cancelled: threading.Event) -> None:
             def tell(done: int, total: int) -> None:
@@ -107,21 +122,4 @@ class RunExport(QObject):
             read = source if isinstance(source, Source) else Source.read(source, tell, cancelled)
             export(read, path, what, tell, cancelled)
 
-        self._tell("")
-        self._work.start(work)
-
-    def _tell(self, words: str) -> None:
-        self._banner.tell("info", f"Writing {self._path.name}", words, action=("Cancel", self._work.cancel))
-
-    def _on_progress(self, status: LoadStatus) -> None:
-        self._tell(f"{status.done:,} of {status.total:,} records")
-
-    def _on_ended(self, outcome: Outcome) -> None:
-        if outcome.error:
-            self._banner.tell("error", f"{self._path.name} was not written", sentence(outcome.error))
-        elif outcome.cancelled:
-            self._banner.hide()
-        else:
-            folder = QUrl.fromLocalFile(str(self._path.parent))
-            show = ("Show the folder", lambda: QDesktopServices.openUrl(folder))
-            self._banner.tell("info", f"{self._path.name} was written", f"To {self._path.parent}.", action=show)
+        self.files.write(path, work)

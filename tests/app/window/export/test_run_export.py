@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
-from app.window import run_export
+from app.window.export import run_export
 from app.window.main_window import MainWindow
 from engine import Trace, Workload, parse_lanes, save_trace
 from engine.compare import LaneRun, RaceResult, save_race
-from engine.export import Source
+from engine.export import Source, citation, commands
 from engine.trace import RUN_SUFFIX
 
 WAIT = 30_000
@@ -96,7 +97,7 @@ def test_an_export_can_be_cancelled(
     window.exports.write(Source.of_trace(window.bridge.trace), shown.with_name("b.json"), "perfetto")
     assert window.banner.title.text() == "An export is under way"
     window.banner.action.click()
-    qtbot.waitUntil(lambda: not window.exports._work.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not window.exports.files.running, timeout=WAIT)
     assert not shown.with_name("a.json").exists()
 
 
@@ -104,3 +105,11 @@ def _cancelled() -> None:
     from engine.jobs import LoadCancelled
 
     raise LoadCancelled("the export was cancelled")
+
+
+def test_how_to_make_the_run_again_and_to_cite_it_are_copied(window: MainWindow, shown: Path) -> None:
+    for words, text in (("commands that make the run again", commands), ("citation of the run", citation)):
+        next(a for a in window.export_actions if words in a.text()).trigger()
+        given = text(Source.of_trace(window.bridge.trace, shown.stem, shown.name))
+        assert QGuiApplication.clipboard().text() == (given if isinstance(given, str) else "\n".join(given))
+    assert window.banner.title.text() == "A citation of the run, as BibTeX, was copied"

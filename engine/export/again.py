@@ -9,6 +9,8 @@ from engine.compare import lane_text
 from engine.export.source import Source
 from engine.trace import Trace
 
+AUTHOR, RELEASED = "The Batchscope developers", "2026-11-20"  # as CITATION.cff says, which no wheel holds
+
 
 def commands(source: Source) -> list[str]:
     """Two commands: the prompts out of the run's file, and the same prompts through the same lanes. `--kv-memory` is
@@ -33,6 +35,13 @@ def commands(source: Source) -> list[str]:
     return [shlex.join(["batchscope", "export", file, "--to", prompts]), shlex.join(again)]
 
 
+def all_commands(source: Source) -> list[list[str]]:
+    """The commands of each: several runs that are no race were made one by one."""
+    if source.alone or source.race is not None:
+        return [commands(source)]
+    return [commands(Source.of_trace(run.trace, run.name, run.file)) for run in source.runs]
+
+
 def created(trace: Trace) -> str:
     """When the run was made, in UTC."""
     return datetime.fromtimestamp(trace.header.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -53,11 +62,29 @@ def citation(source: Source) -> str:
     )
 
 
+def software_citation() -> str:
+    """Batchscope itself, as BibTeX."""
+    return (
+        f"@software{{batchscope,\n"
+        f"  title   = {{Batchscope}},\n"
+        f"  author  = {{{{{AUTHOR}}}}},\n"
+        f"  version = {{{batchscope_version()}}},\n"
+        f"  date    = {{{RELEASED}}},\n"
+        f"  year    = {{{RELEASED[:4]}}},\n"
+        f"  license = {{Apache-2.0}}\n}}"
+    )
+
+
 def batchscope_version() -> str:
     try:
         return version("batchscope")
     except PackageNotFoundError:
         return ""
+
+
+def made_by() -> str:
+    """ "Batchscope 0.1.0"."""
+    return f"Batchscope {batchscope_version()}".rstrip()
 
 
 def _tex(text: str) -> str:

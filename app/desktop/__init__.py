@@ -1,0 +1,1 @@
+"""What a program owes the desktop it lives on: settings, keys, a welcome, its log and its crashes, its entry."""

@@ -1,0 +1,1 @@
+"""The settings dialog: its sections, its rows, and what they act on."""
