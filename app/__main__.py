@@ -84,11 +84,21 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Stopped as why:
         return _ended(str(why), why.status)
     except ImportError as error:
+        if words := _without_engine(error):
+            return _ended(words, 2)
         if "cannot open shared object file" not in str(error):
             raise
         from app.cli.doctor.qt import qt_failure
 
         return _ended(qt_failure(str(error)).words, 2)
+
+
+def _without_engine(error: ImportError) -> str:
+    """Why this needs what the viewer has not, or ""."""
+    from engine.jobs import engine_missing
+
+    own = (error.name or "").partition(".")[0] in ("app", "engine", "resources")
+    return engine_missing() if isinstance(error, ModuleNotFoundError) and not own else ""
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
@@ -141,13 +151,16 @@ def parser() -> argparse.ArgumentParser:
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
     from app.cli.options import config_of, has_display, spec_of
-    from engine.jobs import warm_up
+    from engine import InvalidInput
+    from engine.jobs import engine_missing, warm_up
 
     given, options.model = options.model is not None, options.model or "demo"
     spec, config = spec_of(options), config_of(options)
     if not options.in_process:
         warm_up()
     if not has_display():
+        if words := engine_missing():
+            raise InvalidInput(words)
         with uninterrupted():
             from app.window.offscreen import play_demo
         return play_demo(spec, config)

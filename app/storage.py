@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,16 @@ def made(folder: Path) -> Path:
     return folder
 
 
+def beside() -> Path | None:
+    """The folder of the program, where that is the viewer's bundle: a speaker puts runs there."""
+    return Path(sys.executable).parent if getattr(sys, "frozen", False) else None
+
+
 def runs() -> Path:
-    """Where runs and races are written: the folder that was chosen, or one of the app's own."""
+    """Where runs and races are written: the folder that was chosen, or one of the app's own; in the bundle, its own."""
     chosen = str(settings().value(RUNS_FOLDER, ""))
-    return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen else data() / "runs"
+    own = beside() or data() / "runs"
+    return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen and beside() is None else own
 
 
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:

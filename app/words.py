@@ -3,8 +3,10 @@
 No Qt in here."""
 
 from pathlib import Path
+from time import gmtime, strftime
 
 from engine.config import SCHEMES
+from engine.jobs import engine_missing
 from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
@@ -45,6 +47,17 @@ def run_words(header: Header) -> str:
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     return "   ·   ".join((name, held_words(card), where, f"{header.config.mode}, {cache}"))
+
+
+def back_words() -> str:
+    """What follows a saved run."""
+    return "Close the run" if engine_missing() else "Back to the engine"
+
+
+def recorded_words(header: Header) -> str:
+    """ "recorded 2026-11-23 on AMD EPYC 7B13"."""
+    day = strftime("%Y-%m-%d", gmtime(header.created))
+    return f"recorded {day} on {header.machine.gpu or header.machine.cpu}"
 
 
 def sentence(text: str) -> str:

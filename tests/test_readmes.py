@@ -74,7 +74,10 @@ def test_every_option_that_is_named_belongs_to_some_command() -> None:
         "--only",
         "--rehearsal",
         "--matrix",
-    }  # those of the GPU bench and of `make kernels`
+        "--baselines",
+        "--group",
+        "--no-deps",
+    }  # those of the GPU bench, of `make kernels`, of `packaging/` and of pip
     for readme in READMES:
         for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", text_of(readme)):
             assert option in known, (readme, option)

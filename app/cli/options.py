@@ -11,6 +11,7 @@ from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
 from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
+from engine.jobs import engine_missing
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
 
@@ -233,6 +234,7 @@ def slo_of(options: argparse.Namespace) -> Slo:
 
 def workload_of(options: argparse.Namespace, spec: ModelSpec) -> Workload:
     """The workload, its prompts as long as `spec`'s tokenizer makes them."""
+    need_engine()
     given = {name: getattr(options, name) for name in ("seed", *OF_WORKLOADS)}
     chat = False if getattr(options, "raw", False) else None
     return load_workload(options.workload, model_folder=spec.source, chat=chat, **given)
@@ -246,8 +248,15 @@ def refuse_workload_options(options: argparse.Namespace) -> None:
             raise InvalidInput(f"--{name} {value}: is of a workload; give --workload too, which also takes a .txt file")
 
 
+def need_engine() -> None:
+    """Raises InvalidInput where none is installed."""
+    if words := engine_missing():
+        raise InvalidInput(words)
+
+
 def check_model(spec: ModelSpec) -> None:
     """Looks at a model that is on this machine before anything is loaded. A hub id is left to the load."""
+    need_engine()
     path = Path(spec.source).expanduser()
     if spec.source in SHIPPED or path.exists() or path.is_absolute() or "/" not in spec.source:
         inspect_model(spec)

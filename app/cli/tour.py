@@ -17,6 +17,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "a scene (.toml), or a folder of them in the order of their names (default: the shipped tour)"
     tour.add_argument("scenes", type=Path, nargs="?", metavar="FILE_OR_FOLDER", help=what)
     tour.add_argument("--list", action="store_true", help="print each scene with the command that does the same")
+    tour.add_argument("--recorded", action="store_true", help="replay every scene's recording; no model is loaded")
     tour.add_argument("--present", action="store_true", help="in full screen, for a room (F5)")
     tour.set_defaults(command=show)
 
@@ -33,5 +34,7 @@ def show(options: argparse.Namespace) -> int:
     with uninterrupted():
         from app.window.application import open_window
 
-    warm_up()
-    return open_window(ModelSpec("demo"), EngineConfig(), tour=scenes, present=options.present)
+    if not options.recorded:
+        warm_up()
+    given = ModelSpec("demo"), EngineConfig()
+    return open_window(*given, tour=scenes, recorded=options.recorded, present=options.present)

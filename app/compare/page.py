@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
-from app.compare.choice import choice_of
+from app.compare.choice import RaceChoice, choice_of
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
 from app.compare.race.lane_show import LaneShow
@@ -40,9 +40,11 @@ from app.ui.page import Page
 from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RACE_SUFFIX, RaceResult
+from engine.jobs import engine_missing
 from engine.library import SideBySide
 
 FOUR_CHARTS = 920  # pixels of the design
+VIEWER_WORDS = "A saved race is shown here: press Ctrl+O for one, or drop its file."
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
 
 
@@ -100,7 +102,7 @@ class ComparePage(Page):
     def _lay_out(self) -> None:
         self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
         self.about = label("", "title", "compare_about")
-        lines = self.about, label(EMPTY_WORDS, "secondary", "compare_empty")
+        lines = self.about, label(VIEWER_WORDS if engine_missing() else EMPTY_WORDS, "secondary", "compare_empty")
         for line in lines:
             line.setAlignment(Qt.AlignmentFlag.AlignCenter)
             line.setWordWrap(True)
@@ -216,6 +218,12 @@ class ComparePage(Page):
             self.notice.tell("warning", "A race is running", "A saved one can be shown when it is over.")
         return not (self.race.busy or self.sweep.busy)
 
+    def show_race(self, result: RaceResult, choice: RaceChoice, path: Path) -> None:
+        """A race that was read from a file, as if it had just ended, and the choice it was begun with."""
+        self.setup.show_sweep(False)
+        self.setup.take(choice)
+        self.race.open(result, choice.to_json(), path)
+
     def _on_race_read(self, result: RaceResult, asked: str, path: Path) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
@@ -257,7 +265,10 @@ class ComparePage(Page):
 
     def _on_phase(self) -> None:
         ending = not self.running and (self.race.busy or self.sweep.busy)
-        self.race_action.setEnabled(not (self.running or ending))
+        begins = not (self.running or ending or engine_missing())
+        for start in (self.race_action, self.start_button):
+            start.setEnabled(begins)
+            start.setToolTip(sentence(engine_missing()))
         self.stop_action.setEnabled(self.running)
         self.replay_action.setEnabled(self.race.can_replay)
         self.save_action.setEnabled(self.race.file is not None)

@@ -19,8 +19,10 @@ from app.ui.controls import DropDown, button
 from app.ui.labels import label, set_role
 from app.ui.layouts import held, named, row
 from app.ui.zoomed import sized
+from app.words import sentence
 from engine import list_workloads
 from engine.compare import RACE_SUFFIX
+from engine.jobs import engine_missing
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
@@ -91,9 +93,11 @@ class RaceSetup(QFrame):
         what = "sweep" if self.sweeps else "race"
         self.race.setText("Stop" if running else what.capitalize())
         set_role(self.race, "" if running else "primary")
-        self.race.setEnabled(not ending)
+        viewer = sentence(engine_missing())
+        self.race.setEnabled(not (ending or viewer))
         self.race.setAccessibleName("Stop" if running else f"Start the {what}")
-        self.race.setToolTip("Stop; what is finished stays (Esc)" if running else f"{what.capitalize()} (Ctrl+Enter)")
+        begin = viewer or f"{what.capitalize()} (Ctrl+Enter)"
+        self.race.setToolTip("Stop; what is finished stays (Esc)" if running else begin)
         for control in (self.workload, self.picker, self.rules_button):
             control.setEnabled(not running and not ending)
 

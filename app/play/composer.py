@@ -26,6 +26,7 @@ from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
 from engine.config import Prompt
+from engine.jobs import engine_missing
 from engine.trace import ModelCard
 from engine.workloads import Arrival, counter_for, read_prompts
 
@@ -291,7 +292,8 @@ class Composer(QFrame):
 
     def _on_state(self, state: SessionState) -> None:
         self.send_button.setEnabled(state is SessionState.READY)
-        waiting = {SessionState.LOADING: "The model is loading", SessionState.EMPTY: "Load a model first"}
+        waiting = {SessionState.LOADING: "The model is loading"}
+        waiting[SessionState.EMPTY] = sentence(engine_missing()) or "Load a model first"
         waiting[SessionState.DIED] = "The engine has died: restart it first"
         self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
         if state in (SessionState.READY, SessionState.LOADING):

@@ -18,7 +18,8 @@ from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
 from app.play.setup.run import RunSetup
 from app.play.setup.sampling import SamplingPanel
-from app.play.streams.cards import EMPTY, LOADING, NO_MODEL
+from app.play.setup.viewer import ViewerSetup
+from app.play.streams.cards import EMPTY, LOADING, NO_MODEL, VIEWER
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.playback.cursor_bar import CursorBar, cursor_key
@@ -30,6 +31,7 @@ from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column, held
 from app.ui.page import Page
 from engine.config import Prompt
+from engine.jobs import engine_missing
 from engine.trace import Header, RequestView
 
 LAYOUT_KEY = "play/layout"
@@ -64,6 +66,7 @@ class PlayPage(Page):
         self._before: QByteArray | None = None  # while presenting
         self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = dock_host()
+        self.composer.setVisible(not engine_missing())
         self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
         self._setup_scroll = self._setup()
@@ -88,7 +91,8 @@ class PlayPage(Page):
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
     def _on_state(self, state: SessionState) -> None:
-        self.wall.cards.say_empty({SessionState.EMPTY: NO_MODEL, SessionState.LOADING: LOADING}.get(state, EMPTY))
+        no_model = VIEWER if engine_missing() else NO_MODEL
+        self.wall.cards.say_empty({SessionState.EMPTY: no_model, SessionState.LOADING: LOADING}.get(state, EMPTY))
         loaded = self._state is SessionState.LOADING and state is SessionState.READY
         self._state = state
         if loaded and self.window().focusWidget() is self.model.load:  # which would unload what is just there
@@ -239,6 +243,10 @@ class PlayPage(Page):
     def _setup(self) -> Scrolled:
         panels = self.model, Hairline(), self.batching, Hairline(), self.sampling
         self._engine_setup = held(column(*panels, spacing=0))
+        if engine_missing():
+            self._engine_setup.setParent(self)
+            self._engine_setup.hide()
+            self._engine_setup = ViewerSetup()
         scroll = Scrolled(column(self.run, self._engine_setup, None, spacing=0), "setup_scroll")
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll

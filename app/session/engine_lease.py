@@ -11,7 +11,7 @@ from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
 from engine.core import EngineFace
-from engine.jobs import LoadCancelled, LoadProgress
+from engine.jobs import LoadCancelled, LoadProgress, engine_missing
 
 Report = Callable[[LoadProgress], None]
 MakeEngine = Callable[[ModelSpec, EngineConfig, Report | None, Event], EngineFace]  # as EngineLoader.make
@@ -19,6 +19,8 @@ MakeEngine = Callable[[ModelSpec, EngineConfig, Report | None, Event], EngineFac
 
 def check_files(spec: ModelSpec) -> None:
     """Looks at a local model before another one makes room for it. Raises InvalidInput; may block on disk."""
+    if words := engine_missing():
+        raise InvalidInput(words)
     if spec.source in SHIPPED or Path(spec.source).expanduser().is_absolute():
         inspect_model(spec)
 

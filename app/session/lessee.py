@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.session.engine_lease import EngineLease
 from app.session.session import Session
 from engine import InvalidInput, Race, Sweep
+from engine.jobs import engine_missing
 
 FRAMES_PER_SECOND = 30
 
@@ -74,6 +75,8 @@ class Lessee(QObject):
         self._stopping = False
         session = self._session
         try:
+            if words := engine_missing():
+                raise InvalidInput(words)
             work = await session.off_thread(prepare)
             lease = self._lease = await session.lease()
         except InvalidInput as error:

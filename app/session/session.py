@@ -27,7 +27,7 @@ from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
 from engine.core import EngineFace
-from engine.jobs import LoadCancelled
+from engine.jobs import LoadCancelled, engine_missing
 from engine.trace import ModelCard, RequestView, TraceWriter
 
 T = TypeVar("T")
@@ -312,7 +312,7 @@ class Session(QObject):
         engine = self._engine
         if engine is None or not self.ready:
             why = {SessionState.LOADING: "The model is still loading.", SessionState.LEASED: LEASED_WORDS}
-            self.submit_failed.emit(why.get(self.state, "Load a model first."))
+            self.submit_failed.emit(why.get(self.state, engine_missing() or "Load a model first."))
             return []
         try:
             await self._open_file()

@@ -2,6 +2,7 @@
 
 from app.session.session import Session, SessionState
 from app.words import model_words, run_words
+from engine.jobs import engine_missing
 
 
 def session_words(session: Session, sweeps: bool) -> str:
@@ -13,7 +14,7 @@ def session_words(session: Session, sweeps: bool) -> str:
         case SessionState.READY | SessionState.LOADING:
             return f"loading {model} …"
         case SessionState.EMPTY:
-            return "no model loaded"
+            return "viewer" if engine_missing() else "no model loaded"
         case SessionState.LEASED:
             return f"a {'sweep' if sweeps else 'race'} is running"
         case SessionState.DIED:

@@ -77,6 +77,7 @@ class Kept:
         if not self.loaded:
             await session.unload()
             session.spec = self.spec
+            await session.begin(self.config)
         elif session.spec != self.spec or not session.ready:
             await session.load(self.spec, self.config)
         elif session.config != self.config:

@@ -13,7 +13,8 @@ from app.stage.scene import Scene
 from app.stage.show import GivenUp, set_speed, until
 from app.stage.spotlight import reveal
 from app.words import sentence
-from engine import ModelSpec, Trace
+from engine import InvalidInput, ModelSpec, Trace
+from engine.compare import load_race
 
 
 class RaceShow:
@@ -39,15 +40,14 @@ class RaceShow:
     # -- the race -------------------------------------------------------------------------------------------------
 
     async def play(self, given_up: GivenUp) -> str:
-        session, scene, page = self._session, self._scene, self._page
+        session, page = self._session, self._page
         await until(lambda: (session.state is not SessionState.LOADING and not page.race.busy) or given_up())
         if given_up():
             return ""
         demo = ModelSpec()
         if (not session.ready or session.spec != demo) and not await session.load(demo):
             return f"{sentence(demo.source)} could not be loaded"
-        lanes = tuple(map(LaneChoice.parse, scene.lanes))
-        page.setup.take(RaceChoice(scene.workload, lanes, scene.kv_tokens or 0, scene.count or 0))
+        page.setup.take(self._choice)
         refused: list[str] = []
         page.race.refused.connect(refuse := lambda words, requests_run: refused.append(words))
         try:
@@ -64,6 +64,27 @@ class RaceShow:
             await until(lambda: all(lane.playback.caught_up for lane in page.race.lanes) or given_up())
             self._raced = True
         return refused[0] if refused else "" if failed is None else failed.error
+
+    async def recall(self, given_up: GivenUp) -> str:
+        race, run = self._page.race, self._scene.run
+        assert run is not None
+        await until(lambda: not race.busy or given_up())
+        try:
+            result, _ = await self._session.off_thread(lambda: load_race(run))
+        except InvalidInput as error:
+            return str(error)
+        if not given_up():
+            self._page.show_race(result, self._choice, run)
+            self._raced = True
+            await until(lambda: race.report is not None or given_up())
+            await until(lambda: all(lane.playback.caught_up for lane in race.lanes) or given_up())
+        return ""
+
+    @property
+    def _choice(self) -> RaceChoice:
+        scene = self._scene
+        lanes = tuple(map(LaneChoice.parse, scene.lanes))
+        return RaceChoice(scene.workload, lanes, scene.kv_tokens or 0, scene.count or 0)
 
     # -- once more ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """A scene with one lane: a run on the Play page."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, pairwise
 from time import perf_counter
 
@@ -17,8 +18,9 @@ from app.stage.show import GivenUp, set_speed, until
 from app.ui import theme
 from app.ui.layouts import steady
 from app.words import sentence
-from engine import EngineConfig, InvalidInput, Submission, Trace, Workload, load_workload
+from engine import EngineConfig, InvalidInput, Submission, Trace, Workload, load_trace, load_workload
 from engine.compare import parse_lane
+from engine.jobs import engine_missing
 
 TALL = 600  # pixels of the design: a window's height from which on streams stand above the panels at the foot
 ACROSS, DOWN = 0.56, 0.62  # of the area, for what stands at the right and at the foot
@@ -27,7 +29,9 @@ ACROSS, DOWN = 0.56, 0.62  # of the area, for what stands at the right and at th
 class RunShow:
     def __init__(self, scene: Scene, session: Session, bridge: Bridge, page: PlayPage) -> None:
         self._scene, self._session, self._bridge, self._page = scene, session, bridge, page
+        self._lane = parse_lane(scene.lanes[0])
         self._workload: Workload | None = None
+        self._recalled = False
 
     def arrange(self) -> None:
         """The scene's panels around the streams, and nothing else. Where there is little room, panels stand behind
@@ -68,24 +72,17 @@ class RunShow:
     # -- the run --------------------------------------------------------------------------------------------------
 
     async def play(self, given_up: GivenUp) -> str:
-        session, scene = self._session, self._scene
-        lane = parse_lane(scene.lanes[0])
+        session, lane = self._session, self._lane
         await until(lambda: session.state is not SessionState.LOADING or given_up())
         if given_up():
             return ""
         if (not session.ready or session.spec != lane.spec) and not await session.load(lane.spec, lane.config):
             return f"{sentence(lane.spec.source)} could not be loaded"
         try:
-            workload = await session.off_thread(
-                lambda: load_workload(scene.workload, model_folder=lane.spec.source, count=scene.count)
-            )
+            workload = await self._read_workload()
         except InvalidInput as error:
             return str(error)
-        if scene.beam_width > 1:
-            told = (replace(a, params=a.params.with_(beam_width=scene.beam_width)) for a in workload.arrivals)
-            workload = replace(workload, arrivals=tuple(told))
-        self._workload = workload
-        if given_up() or not await session.begin(self._sized(lane.config, workload)):
+        if given_up() or not await session.begin(self._sized()):
             return "" if given_up() else "the engine did not take these settings"
         refused: list[str] = []
         session.submit_failed.connect(refuse := refused.append)
@@ -99,9 +96,36 @@ class RunShow:
             await until(lambda: not self._bridge.busy or session.closing)
         return refused[0] if refused else ""
 
-    def _sized(self, config: EngineConfig, workload: Workload) -> EngineConfig:
+    async def recall(self, given_up: GivenUp) -> str:
+        session, bridge, run = self._session, self._bridge, self._scene.run
+        assert run is not None
+        try:
+            trace = await session.off_thread(lambda: load_trace(run))
+            if not engine_missing():
+                await self._read_workload()
+        except InvalidInput as error:
+            return str(error)
+        if not given_up():
+            self._recalled = True
+            bridge.show(trace)
+            await until(lambda: not bridge.behind or given_up())
+        return ""
+
+    async def _read_workload(self) -> Workload:
+        """Raises InvalidInput."""
+        scene, source = self._scene, self._lane.spec.source
+        read = partial(load_workload, scene.workload, model_folder=source, count=scene.count)
+        workload = await self._session.off_thread(read)
+        if scene.beam_width > 1:
+            told = (replace(a, params=a.params.with_(beam_width=scene.beam_width)) for a in workload.arrivals)
+            workload = replace(workload, arrivals=tuple(told))
+        self._workload = workload
+        return workload
+
+    def _sized(self) -> EngineConfig:
         """With the pool of the scene, or of the workload."""
-        tokens, card = self._scene.kv_tokens or workload.suggested.kv_tokens, self._session.card
+        config, workload, card = self._lane.config, self._workload, self._session.card
+        tokens = self._scene.kv_tokens or (workload.suggested.kv_tokens if workload is not None else None)
         return config if tokens is None or card is None else replace(config, kv_memory=tokens * card.kv_token_bytes)
 
     async def _send(self, workload: Workload, given_up: GivenUp) -> None:
@@ -180,7 +204,7 @@ class RunShow:
             page.docks[name].raise_()
 
     def put_back(self) -> None:
-        self._page.composer.show()
+        self._page.composer.setVisible(not engine_missing())
         self._page.wall.show()
 
     def hand_over(self) -> None:
@@ -193,4 +217,6 @@ class RunShow:
                 page.docks[name].raise_()
         if self._workload is not None:
             page.composer.take(self._workload.title or self._workload.name, self._workload.arrivals)
+        if self._recalled:
+            self._session.start(self._session.begin(self._sized()))
         page.composer.send_button.setFocus()

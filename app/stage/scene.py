@@ -37,7 +37,8 @@ class Scene:
     `workload` is a shipped one's name or a file's path, `lanes` are texts as `parse_lane` reads them, `kv_tokens` the
     size of every KV pool. A run or race is played again from its start in about `seconds`, with each of `points` in its
     turn, and stands still at the last one. `panels` are shown on Play beside the streams, the first one in front; in a
-    race, the first is what every lane shows. `notes` are for the speaker alone.
+    race, the first is what every lane shows. `run` is the scene as it was once recorded, None where it was not. `notes`
+    are for the speaker alone.
     """
 
     file: Path
@@ -53,6 +54,7 @@ class Scene:
     kv_tokens: int | None = None
     beam_width: int = 1
     seconds: float = 10.0
+    run: Path | None = None
     notes: str = ""
 
     @property

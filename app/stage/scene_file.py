@@ -13,15 +13,17 @@ import resources
 from app.stage.figures import check_places
 from app.stage.scene import MOST_LANES, RACE_PANELS, RUN_PANELS, Point, Scene
 from engine import InvalidInput, list_workloads
-from engine.compare import parse_lane
+from engine.compare import RACE_SUFFIX, parse_lane
 from engine.config import check, known_keys, number, one_of, read_file, text, whole
+from engine.trace import RUN_SUFFIX
 from engine.workloads import PROMPT_FILES
 
 LONGEST = 1 << 20  # bytes of a scene
 MOST_COUNT, MOST_TOKENS, MOST_STEPS = 100_000, 1 << 24, 1 << 30
 MOST_SECONDS = 600.0
+RUNS = "runs"  # the folder of recordings beside scenes
 _TOLD = ("title", "caption", "question", "answer")
-_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "notes", "points")
+_TOP = (*_TOLD, "workload", "count", "lanes", "kv_tokens", "beam_width", "panels", "seconds", "run", "notes", "points")
 _POINT = ("on", "words", "at", "step", "request")
 _HEADER = re.compile(r"\s*\[\[?\s*([\w.-]+)\s*\]\]?")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
@@ -96,6 +98,7 @@ def _scene(table: dict[str, Any], path: Path) -> Scene:
         kv_tokens=whole("kv_tokens", table["kv_tokens"], 1, MOST_TOKENS) if "kv_tokens" in table else None,
         beam_width=beams,
         seconds=number("seconds", table.get("seconds", 10.0), 0.1, MOST_SECONDS, "must be from 0.1 to 600 seconds"),
+        run=_run(table.get("run"), path, RACE_SUFFIX if len(lanes) > 1 else RUN_SUFFIX),
         notes=text("notes", table.get("notes", "")).strip(),
     )
     return replace(scene, points=tuple(_points(table["points"], scene)))
@@ -122,6 +125,19 @@ def _workload(given: Any, folder: Path) -> str:
     remedy = f"no such workload; use one of {', '.join(shipped)}, or a file beside the scene ({', '.join(kinds)})"
     check(path.suffix in kinds and path.is_file(), "workload", name, remedy)
     return str(path)
+
+
+def _run(given: Any, scene: Path, suffix: str) -> Path | None:
+    """The recording that is named, beside the scene; else the one of the scene's name in the folder `runs`, if any."""
+    if given is None:
+        usual = scene.parent / RUNS / f"{scene.stem}{suffix}"
+        return usual if usual.is_file() else None
+    path = scene.parent / Path(text("run", given)).expanduser()
+    remedy = (
+        f"no such file; name a *{suffix} beside the scene, as a {'race' if suffix == RACE_SUFFIX else 'run'} leaves"
+    )
+    check(path.suffix == suffix and path.is_file(), "run", given, f"{remedy} one")
+    return path
 
 
 def _points(given: Any, scene: Scene) -> Iterator[Point]:

@@ -24,6 +24,10 @@ class Show(Protocol):
         """Plays it live, to its end or until it is given up; why it could not, in words, or ""."""
         ...
 
+    async def recall(self, given_up: GivenUp) -> str:
+        """Shows what was recorded of it, at its end; why it could not, in words, or ""."""
+        ...
+
     def due(self) -> list[float]:
         """When each of the scene's points is due, as shares of what was played."""
         ...

@@ -17,27 +17,33 @@ from app.stage.show import Show
 from app.stage.spotlight import Spotlight, in_sight
 from app.stage.stage import Stage
 from app.ui.layouts import steady
-from app.words import sentence
+from app.words import recorded_words, sentence
+from engine.jobs import engine_missing
 
 TICK_MS = 50
 NOWHERE = -2  # no point, and not the time before the first either
 NEAR = 1e-6  # of a share: what rounding may take from a moment
 LIVE = "live: it is being played now"
 AGAIN = "played once more, slowly"
+READING = "its recording is being read"
 HELD = "Space plays on"
 TRYING = "the controls are yours"
 
 
 class Tour(QObject):
-    """Plays one scene at a time. `replays` False goes to a scene's last point at once, without playing it again."""
+    """Plays one scene at a time, live; as it was recorded where that is asked for (`recorded`) or nothing else can be.
+    `replays` False goes to a scene's last point at once, without playing it again."""
 
     ended = Signal()  # the person has back what was there before
     scene_begun = Signal()
     pointed = Signal()  # another point of the scene, or none
     texts_back = Signal(object, object)  # Trace and Path of the texts that were there, once their engine is too
 
-    def __init__(self, scenes: Sequence[Scene], stage: Stage, bar: CaptionBar, parent: QObject) -> None:
+    def __init__(
+        self, scenes: Sequence[Scene], stage: Stage, bar: CaptionBar, parent: QObject, *, recorded: bool = False
+    ) -> None:
         super().__init__(parent)
+        self._recorded, self._source = recorded, ""  # where and when the scene on show was recorded, in words
         self.scenes, self._stage, self._bar = tuple(scenes), stage, bar
         self.replays = True
         self.number = -1  # of the scene on show, counted from 0
@@ -91,8 +97,8 @@ class Tour(QObject):
             self.trying = True
             self.spotlight.put_out()
             self._bar.say_trying(True)
-            self._bar.point("")
-            self._bar.say(TRYING)
+            self._bar.point(sentence(engine_missing()))
+            self._say(TRYING)
             self.show.hand_over()
 
     def toggle(self) -> None:
@@ -145,9 +151,8 @@ class Tour(QObject):
         show = self.show = self._open(self.scene)
         self._bar.show_scene(self.scene, number + 1, len(self.scenes))
         self.scene_begun.emit()
-        self._bar.say(LIVE)
         self._bar.setFocus()
-        why = await show.play(self._given_up)
+        why = await self._play(show)
         self.live = False
         if why and not self._given_up():
             self._bar.say("")
@@ -158,11 +163,26 @@ class Tour(QObject):
         self.told = [filled(point.words, traces) for point in self.scene.points]
         self.due = show.due()
         if self.replays:
-            self._bar.say(AGAIN)
+            self._say(AGAIN)
             show.replay()
         else:
             show.go(self.due[-1])
             self._hold()
+
+    async def _play(self, show: Show) -> str:
+        """Live, or from its recording, of which there may be none; why it could not be played, in words, or ""."""
+        recall, why, self._source = self.scene.run is not None, engine_missing(), ""
+        if not (recall and (self._recorded or why)):
+            self._bar.say(LIVE)
+            why = await show.play(self._given_up)
+        if recall and (self._recorded or why) and not self._given_up():
+            self._bar.say(READING)
+            why = await show.recall(self._given_up)
+            self._source = "" if why or self._given_up() else recorded_words(show.traces()[0].header)
+        return why
+
+    def _say(self, words: str) -> None:
+        self._bar.say("  ·  ".join(filter(None, (self._source, words))))
 
     def _open(self, scene: Scene) -> Show:
         """The scene's page, with its panels in front."""
@@ -178,7 +198,7 @@ class Tour(QObject):
 
     def _hold(self) -> None:
         self._held = True
-        self._bar.say(HELD)
+        self._say(HELD)
         self._bar.setFocus()
 
     def tick(self) -> None:

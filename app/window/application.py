@@ -92,20 +92,29 @@ def open_window(
     in_process: bool = False,
     run: Path | None = None,
     tour: Sequence[Scene] = (),
+    recorded: bool = False,
     present: bool = False,
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
-    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there. `present`: in full screen,
-    for a room. `on_made` is handed the window before it is shown.
+    asked for; nor with `run`, a saved run to show. `tour` begins when the model is there; where it is `recorded`, at
+    once and without one. `present`: in full screen, for a room. `on_made` is handed the window before it is shown.
     """
     make_application()
 
     async def begin_tour(window: MainWindow) -> None:
-        await until(lambda: window.session.ready or window.session.closing)
-        if not window.session.closing:
+        session, failed = window.session, list[str]()
+        session.load_failed.connect(failed.append)
+
+        def due() -> bool:
+            whole = "live" in window.page.docks
+            return session.ready or session.closing or bool(failed) or (recorded and whole)
+
+        await until(due)
+        if not session.closing:
+            window.touring.recorded = recorded
             window.touring.take(tour)
 
     async def live(reports: Reports) -> None:
@@ -120,7 +129,7 @@ def open_window(
             on_made(window)
         window.fit_screen()
         window.show()
-        window.start(spec, config, run)
+        window.start(None if recorded else spec, config, run)
         greet(window, first=run is None and not tour and not present)
         if present:
             window.presenting.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from app.window.presenting import Presenting
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.window.touring import Touring
+from app.window.viewer import Viewer
 from app.window.window_layout import WindowLayout
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
@@ -76,6 +78,8 @@ class MainWindow(QMainWindow):
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
         self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
+        ask = partial(self.runs.ask, self, self.open_path)
+        self.viewer = Viewer(self.banner, ask, self.open_path, partial(self.show_page, RUNS))
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
@@ -117,7 +121,7 @@ class MainWindow(QMainWindow):
                 self.show_page(names.index(kept))
             if run is not None:
                 self.open_path(run)
-            elif spec is not None:
+            elif spec is not None and not self.viewer.begin():
                 self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
@@ -135,7 +139,7 @@ class MainWindow(QMainWindow):
         add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
-        add("Search for a model …", self._on_find_model)
+        runs_models = [self.models_action, add("Search for a model …", self._on_find_model)]
         add("Stop, or cancel the load", self._on_escape, "Esc")
         self.commands += self.undo.actions
         self.new_action = add("New session", self.new_session.ask, "Ctrl+Shift+N")
@@ -144,12 +148,12 @@ class MainWindow(QMainWindow):
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
         self.export_actions = [add(words, ask) for words, ask in self.exports.actions()]
-        add("Open a model folder …", model.choose_folder)
+        runs_models.append(add("Open a model folder …", model.choose_folder))
         add("Take prompts from a file …", composer.choose_file)
-        add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
+        load_demo = add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
         self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
-        add("Compress the prompt …", composer.ask_compression)
+        runs_models += [self.new_action, load_demo, add("Compress the prompt …", composer.ask_compression)]
         self.tour_action = add("Take the tour", self.touring.ask)
         self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
@@ -159,6 +163,7 @@ class MainWindow(QMainWindow):
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         add("Put the window and its panels back as they were first", lambda: self.layout_kept.reset())
         self.window_actions.add_window()
+        self.viewer.restrict(*runs_models, *map(self.top_bar.pages.button, (CHAT, MODELS)), composer.compress)
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""

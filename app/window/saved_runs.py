@@ -15,7 +15,7 @@ from app.session.long_work import LongWork, Outcome
 from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
-from app.words import sentence
+from app.words import back_words, sentence
 from engine import InvalidInput, Trace, load_trace
 from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
@@ -150,5 +150,5 @@ class SavedRuns(QObject):
         where = "All of it is there now." if grown else "It stands where most was running."
         keys = "Space plays it, comma and period step through it, F goes to its end."
         words = [f"{where} {keys}", *([f"At {told[0]}{more}"] if told else [])]
-        back = ("Back to the engine", self.close)
+        back = (back_words(), self.close)
         self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)

@@ -37,6 +37,7 @@ class Touring(QObject):
         self.bar = CaptionBar()
         self.bar.hide()
         self.tour: Tour | None = None
+        self.recorded = False  # whether scenes are replayed from their recordings, wherever they could be played
         self._menu = QMenu("Scenes", window)
         self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
         self._keys = [QShortcut(QKeySequence(key), window, context=EVERYWHERE) for key, _ in KEYS]
@@ -91,7 +92,7 @@ class Touring(QObject):
         self._runs.cancel()
         self._runs.close()
         self._banner.hide()
-        tour = self.tour = Tour(scenes, stage, self.bar, self)
+        tour = self.tour = Tour(scenes, stage, self.bar, self, recorded=self.recorded)
         tour.texts_back.connect(self._runs.show)
         tour.ended.connect(self._on_ended)
         for key in self._keys:

@@ -26,6 +26,8 @@ import weakref
 from collections.abc import Mapping
 from typing import NoReturn, Protocol
 
+from engine.config.checks import InvalidInput
+from engine.jobs.installed import engine_missing
 from engine.jobs.progress import LoadCancelled
 
 BEGUN = dict(os.environ)  # the environment that the server has
@@ -64,8 +66,10 @@ def start(
 
     It has this process's folder, `sys.path` and environment with `environment` over it, and prints where this process
     does, or to `out`. A `light` one imports no torch and does not wait for a server that still does. Raises
-    LoadCancelled, and OSError.
+    LoadCancelled, OSError, and InvalidInput where what runs models is not installed, unless it is `light`.
     """
+    if not light and (words := engine_missing()):
+        raise InvalidInput(words)
     wanted = {**os.environ, **(environment or {})}
     for _ in range(2):
         server = _server_for(wanted, light)
@@ -82,7 +86,8 @@ def start(
 
 def warm_up() -> None:
     """Has the server ready for the first child, seconds from now; returns at once."""
-    _server_for(dict(os.environ), light=False)
+    if not engine_missing():
+        _server_for(dict(os.environ), light=False)
 
 
 def assume(variables: Mapping[str, str | None]) -> None:

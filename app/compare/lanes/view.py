@@ -31,6 +31,7 @@ from app.ui.layouts import column, named, row
 from app.ui.line import Line
 from app.words import duration, held_words, model_words, sentence
 from engine.config import SCHEMES
+from engine.jobs import engine_missing
 from engine.trace import Notice, Record, Step
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class LaneView(QFrame):
         self.title = label(show.title, "brand")
         self.sentence = LaneSentence("lane_sentence")
         self.again = button("lane_again", "Run again", lambda: race.run_again(show.index), role="quiet", tip=AGAIN)
+        self.again.setEnabled(not engine_missing())
         self._say_what()
         self.status = label("", "secondary", "lane_status")
         self._notice = ""  # what the lane's trace told a person to know last

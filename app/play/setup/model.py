@@ -23,6 +23,7 @@ from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, kv_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
+from engine.jobs import engine_missing
 from engine.memory import Fit
 from engine.trace import Header, ModelCard
 
@@ -187,7 +188,7 @@ class ModelPanel(QWidget):
         chosen = (field.control for field in self.form.fields.values())
         for widget in (self.source, self.path, self.browse, self.open, *chosen):
             widget.setEnabled(not loading)
-        self.load.setEnabled(True)
+        self.load.setEnabled(not engine_missing())
         self.progress.setVisible(loading)
         self.stage.say("Starting the engine …" if loading else "")
         if loading:

@@ -8,11 +8,13 @@ from app.ui.forms.config_form import mode_fields, pool_fields
 from app.ui.forms.form import Field
 from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column
-from app.words import bytes_words, count_words, held_words, model_words, sentence
+from app.words import back_words, bytes_words, count_words, held_words, model_words, sentence
 from engine.config import MODES
+from engine.jobs import engine_missing
 from engine.trace import Header
 
-OWN = "What this run was made with. A prompt that you send goes to the engine that is loaded, with its own settings."
+OWN = "What this run was made with."
+SENT = "A prompt that you send goes to the engine that is loaded, with its own settings."
 Fact = tuple[str, str]
 
 
@@ -65,11 +67,11 @@ class RunSetup(QWidget):
         self.name = label("", "brand", "run_name")
         self.name.setWordWrap(True)
         own = Note("run_own")
-        own.say(OWN)
+        own.say(OWN if engine_missing() else f"{OWN} {SENT}")
         self.sentence = Note("run_sentence")
         self.facts = QFormLayout()
         self.facts.setContentsMargins(0, 0, 0, 0)
-        self.back = button("run_back", "Back to the engine", self.back_asked, role="quiet")
+        self.back = button("run_back", back_words(), self.back_asked, role="quiet")
         parts = Heading("Saved run", self.back), self.name, own, self.facts, self.sentence, None
         self.setLayout(column(*parts, margins=(12, 0, 12, 12), spacing=8))
         self.hide()

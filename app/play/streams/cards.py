@@ -30,6 +30,7 @@ BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # ke
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
 EMPTY = "No streams yet: write a prompt below and send it, or many at once with the number beside Send."
 NO_MODEL = "No model is loaded: press Load at the left, or find another one with All models."
+VIEWER = "No run is open: press Ctrl+O for one, or drop its file here."
 LOADING = "The model is loading. Write a prompt meanwhile."
 
 

@@ -1,0 +1,48 @@
+"""The window where no engine is installed: it shows runs and the tour, and says what it lacks."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QWidget
+
+from app import storage
+from app.ui.banner import Banner
+from app.words import sentence
+from engine.compare import RACE_SUFFIX
+from engine.jobs import engine_missing
+from engine.trace import RUN_SUFFIX
+
+TITLE = "Runs, races and the tour are replayed here"
+RUNS = f"*{RUN_SUFFIX}", f"*{RACE_SUFFIX}"
+
+
+class Viewer:
+    """`ask` lets a person choose a run, `show` opens one, `all_runs` shows what there is. Where models can be run, it
+    does nothing."""
+
+    def __init__(
+        self, banner: Banner, ask: Callable[[], object], show: Callable[[Path], object], all_runs: Callable[[], object]
+    ) -> None:
+        self._banner, self._ask, self._show, self._all_runs = banner, ask, show, all_runs
+        self.words = sentence(engine_missing())
+
+    def restrict(self, *off: QAction | QWidget) -> None:
+        """What runs models is off, and says why."""
+        for each in off if self.words else ():
+            each.setEnabled(False)
+            each.setToolTip(self.words)
+
+    def begin(self) -> bool:
+        """Shows the run that lies beside the program, or all where there are several; False where models can be
+        run."""
+        if not self.words:
+            return False
+        self._banner.tell("info", TITLE, f"{self.words}.", action=("Open a run …", self._ask))
+        folder = storage.beside()
+        beside = sorted(path for pattern in RUNS for path in folder.glob(pattern)) if folder is not None else []
+        if len(beside) == 1:
+            self._show(beside[0])
+        elif beside:
+            self._all_runs()
+        return True

@@ -1,0 +1,64 @@
+"""The tour without torch: every scene is replayed from its recording, and ends on the picture that it always ended on.
+
+New ones, to be looked at: python -m tests.without_engine packaging/scene_pictures.py --baselines
+"""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QFontInfo, QGuiApplication, QImage
+
+from app.stage.scene_file import RUNS, read_scene, read_tour, shipped_tour
+from engine import InvalidInput
+from tests import without_engine
+from tests.app.stage.likeness import MOST, differences, side_by_side
+
+BASELINES = Path(__file__).parent / "baselines"
+SCENES = [scene.file.stem for scene in read_tour()]
+MOST_BYTES = 3 << 20
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the last picture of every scene, played one after another where there is no torch."""
+    folder = tmp_path_factory.mktemp("scenes")
+    script = without_engine.ROOT / "packaging" / "scene_pictures.py"
+    done = without_engine.run(script, folder, "--recorded", data=folder / "data")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_scene_replayed_without_torch_ends_on_its_picture(pictures: Path, scene: str) -> None:
+    shown, baseline = (QImage(str(folder / f"scene-{scene}.png")) for folder in (pictures, BASELINES))
+    assert not shown.isNull(), "the scene was not played to its end"
+    font = QFontInfo(QGuiApplication.font()).family()
+    if baseline.text("font") != font:
+        pytest.skip(f"the pictures were made with the font {baseline.text('font')}, here is {font}")
+    found = int(differences(shown, baseline).sum())
+    if found > MOST:
+        file = pictures / f"difference-{scene}.png"
+        side_by_side(shown, baseline, file)
+        pytest.fail(f"{found} blocks of the picture are others: look at {file}, above the picture as it was")
+
+
+def test_every_shipped_scene_has_a_small_recording_that_tells_nothing_of_who_made_it() -> None:
+    files = [scene.run for scene in read_tour()]
+    assert None not in files
+    assert {file.stem for file in (shipped_tour() / RUNS).iterdir()} == set(SCENES)
+    assert sum(file.stat().st_size for file in files if file is not None) < MOST_BYTES
+
+
+def test_a_scene_of_ones_own_names_its_recording(tmp_path: Path) -> None:
+    shipped = shipped_tour() / "04-static.toml"
+    words = shipped.read_text()
+    file = tmp_path / "mine.toml"
+    file.write_text(words)
+    assert read_scene(file).run is None
+    file.write_text(words.replace("[[points]]", 'run = "talk.bsrun"\n\n[[points]]', 1))
+    with pytest.raises(InvalidInput, match=r"line \d+: run='talk\.bsrun': no such file; name a \*\.bsrun beside"):
+        read_scene(file)
+    (tmp_path / "talk.bsrun").write_bytes((shipped_tour() / RUNS / "04-static.bsrun").read_bytes())
+    assert read_scene(file).run == tmp_path / "talk.bsrun"
