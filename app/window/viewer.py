@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.ui.banner import Banner
+from app.window.saved_runs import SavedRuns
 from app.words import sentence
 from engine.compare import RACE_SUFFIX
 from engine.jobs import engine_missing
@@ -18,13 +19,12 @@ RUNS = f"*{RUN_SUFFIX}", f"*{RACE_SUFFIX}"
 
 
 class Viewer:
-    """`ask` lets a person choose a run, `show` opens one, `all_runs` shows what there is. Where models can be run, it
-    does nothing."""
+    """`show` opens a run or race, `all_runs` shows what there is. Where models can be run, it does nothing."""
 
     def __init__(
-        self, banner: Banner, ask: Callable[[], object], show: Callable[[Path], object], all_runs: Callable[[], object]
+        self, banner: Banner, runs: SavedRuns, show: Callable[[str | Path], object], all_runs: Callable[[], object]
     ) -> None:
-        self._banner, self._ask, self._show, self._all_runs = banner, ask, show, all_runs
+        self._banner, self._runs, self._show, self._all_runs = banner, runs, show, all_runs
         self.words = sentence(engine_missing())
 
     def restrict(self, *off: QAction | QWidget) -> None:
@@ -32,6 +32,9 @@ class Viewer:
         for each in off if self.words else ():
             each.setEnabled(False)
             each.setToolTip(self.words)
+
+    def _ask(self) -> None:
+        self._runs.ask(self._banner, self._show)
 
     def begin(self) -> bool:
         """Shows the run that lies beside the program, or all where there are several; False where models can be
