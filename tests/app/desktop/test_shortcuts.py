@@ -23,7 +23,7 @@ def test_every_key_of_every_page_is_told_and_found(qtbot: QtBot, window: MainWin
             if not key.isEmpty():
                 assert key.toString(QKeySequence.SequenceFormat.NativeText) in told[action.text()]
     assert all(told[key.words] == key.keys for key in KEYS)
-    dialog.search.setText("full")
+    dialog.search.setText("full f11")
     assert [shortcut.words for shortcut in dialog.shown()] == ["Full screen"]
     dialog.search.setText("ctrl+shift+n")
     assert [shortcut.words for shortcut in dialog.shown()] == ["New session"]
