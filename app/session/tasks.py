@@ -11,6 +11,10 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine and keeps a reference to its task until it is done."""
         task = asyncio.get_event_loop().create_task(work)

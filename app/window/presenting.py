@@ -142,6 +142,11 @@ class Presenting(QObject):
             self._shortcuts.append(shortcut)
 
     def _hear(self, on: bool) -> None:
+        """Of a key that the window has a use for too, only one hears."""
+        own = {shortcut.key() for shortcut in self._shortcuts}
+        for action in self._window.actions():
+            if own & set(action.shortcuts()):
+                action.setEnabled(not on)
         for shortcut in self._shortcuts:
             shortcut.setEnabled(on)
 

@@ -5,6 +5,7 @@ import faulthandler
 import logging
 import os
 import tempfile
+import weakref
 from collections.abc import Callable
 from logging.handlers import QueueHandler
 from pathlib import Path
@@ -52,6 +53,7 @@ class Stacks:
         descriptor, name = tempfile.mkstemp(prefix="batchscope-stacks-")
         self._file = os.fdopen(descriptor, encoding="utf-8", errors="replace")
         self.path = Path(name)
+        weakref.finalize(self, self._file.close)
 
     def close(self) -> str:
         """What was written; "" where nothing was, and when it was closed before."""

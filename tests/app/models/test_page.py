@@ -446,7 +446,7 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
                 assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus
     grid = page.header.facts
     for name, zoom, size in (
-        ("light", 1.0, (1280, 800)), ("dark", 2.0, (1024, 700)), ("light", 0.75, (2400, 1300)),
+        ("light", 1.0, (1280, 800)), ("dark", 2.0, (1280, 720)), ("light", 0.75, (2400, 1300)),
         ("dark", 1.0, (1100, 760)),
     ):  # fmt: skip
         theme.set_theme(name)

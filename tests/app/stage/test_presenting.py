@@ -41,6 +41,9 @@ def at_rest(qtbot: QtBot, tour: Tour, number: int) -> None:
 def test_a_speaker_has_every_key_and_a_room_sees_no_apparatus(qtbot: QtBot, ready: MainWindow, tmp_path: Path) -> None:
     window, touring, bar, presenting = ready, ready.touring, ready.touring.bar, ready.presenting
     window.resize(*theme.STAGE)
+    qtbot.waitUntil(lambda: "requests" in window.page.docks, timeout=WAIT)
+    for place in window.page.places.values():
+        place.build()  # else a panel comes when it has its turn
     before = in_sight(window)
     tour = begin(window, scenes(tmp_path, NOTED, RUN.replace("Two words", "Three words")))
     tour.replays = False

@@ -189,7 +189,7 @@ def fragmentation(stage: Stage) -> None:
 
 def paging(stage: Stage) -> None:
     assert prompts(stage.trace)[0] == 7
-    for place, filled in ((0, [4, 3]), (1, [4, 4, 2])):
+    for place, filled in ((0, [4, 3]), (1, [4, 4, 1])):
         stage.at(place)
         panel = stage.panel("kv_map")
         assert isinstance(panel, KvMap)

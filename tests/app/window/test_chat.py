@@ -27,7 +27,7 @@ def test_see_inside_shows_the_request_on_the_play_page(qtbot: QtBot, ready: Main
     qtbot.waitUntil(lambda: ready.page.transcript.request == answer.facts.request, timeout=WAIT)
     shown = ready.page.transcript.view
     assert shown is not None
-    assert shown.text == answer.text
+    qtbot.waitUntil(lambda: shown.text == answer.text, timeout=WAIT)
 
     # the same once the engine has begun another trace: then it is a saved run
     beginning = ready.session.start(ready.session.begin(EngineConfig(max_running=4)))

@@ -75,7 +75,7 @@ def test_the_commands_of_a_race_and_of_its_runs_give_the_same_tokens(
 def test_the_citation_file_says_what_the_project_does(capsys: pytest.CaptureFixture[str]) -> None:
     said = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    release = ElementTree.parse("packaging/batchscope.metainfo.xml").getroot().find("releases/release")
+    release = ElementTree.parse("resources/desktop/batchscope.metainfo.xml").getroot().find("releases/release")
     assert release is not None
     assert said["cff-version"] == "1.2.0"
     assert {"message", "title", "authors"} <= said.keys()  # what the format asks for
