@@ -96,8 +96,9 @@ class RaceShow:
             kind, *which = point.on.split()
             lane = race.lanes[int(which[0]) - 1] if kind == "lane" else None
             stepped = race.lanes[0] if lane is None else lane
-            if point.step is not None and race.longest > 0 and stepped.scope.steps:
-                ended = float(stepped.scope.step_ends[min(point.step, stepped.scope.steps - 1)])
+            steps = stepped.playback.trace.steps if point.step is not None else []  # a scope may not know them yet
+            if point.step is not None and race.longest > 0 and steps:
+                ended = steps[min(point.step, len(steps) - 1)].ended
                 share = (ended - (stepped.playback.origin or 0.0)) / race.longest
                 due.append(max(due[-1], min(1.0, share)))
                 continue

@@ -26,6 +26,7 @@ class Server:
         self._gates = Gates(settings)
         self._check_tls()
         self._socket = _bound(settings)
+        self._bound_to: tuple[str, int] = self._socket.getsockname()[:2]  # to be told after its end too
         self._uvicorn: _Uvicorn | None = None
 
     @property
@@ -36,7 +37,7 @@ class Server:
     @property
     def address(self) -> str:
         scheme = "https" if self.settings.tls_certificate is not None else "http"
-        host, port = self._socket.getsockname()[:2]
+        host, port = self._bound_to
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def run(self, engine: EngineFace, model: str, ready: Callable[[str], None] = lambda address: None) -> None:

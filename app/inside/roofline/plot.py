@@ -35,6 +35,7 @@ NEAR = 14  # pixels of the design
 EMPTY = "Which limit of the machine binds each step: nothing has run yet."
 LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
 CROWDED = 64  # a lower area has room for one word at its roof
+SIDE = "operations a second"
 
 
 class RooflinePlot(Chart):
@@ -115,7 +116,7 @@ class RooflinePlot(Chart):
         below = area.bottom() + px(5) + tiny.ascent
         axes.foot(painter, tiny, across, below, area.left(), area.right(), apart=px(8))
         axes.side(painter, tiny, up, area.left() - px(6), apart=tiny.height)
-        title = tiny.cut("operations a second", area.right())
+        title = tiny.cut(SIDE, area.right())
         tiny.say(painter, 0, area.top() - px(4) - tiny.descent, title, t.secondary)
         self._foot(painter, area, area.bottom() + px(5) + tiny.height + tiny.ascent)
 
@@ -207,7 +208,9 @@ class RooflinePlot(Chart):
             painter.drawEllipse(corner, px(3), px(3))
         rate = rate_words(roof.operations)
         wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
-        word = next((word for word in wordings if tiny.width(word) <= area.width()), rate)
+        crowded = corner.y() - area.top() < tiny.height  # beside the title of the axis
+        left = max(area.left(), tiny.width(SIDE) + px(8)) if crowded else area.left()
+        word = next((word for word in wordings if tiny.width(word) <= area.right() - left), rate)
         x = max(area.left(), area.right() - tiny.width(word))
         baseline = -px(5) - tiny.descent
         tiny.say(painter, x, corner.y() + baseline, word, t.secondary)
