@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
 from app import storage
@@ -115,16 +115,9 @@ class ChatPage(Page):
             signal.connect(act)
 
     def _make_actions(self) -> None:
-        self._action("New conversation", self._on_new, "Ctrl+N")
-        self._action("Search conversations", self._on_search, "Ctrl+F")
-        self._action("Chat presets …", self.show_presets)
-
-    def _action(self, words: str, act: Callable[[], object], key: str = "") -> None:
-        action = QAction(words, self)
-        action.triggered.connect(lambda checked=False: act())
-        action.setShortcut(QKeySequence(key))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self.addAction(action)
+        self.action("New conversation", self._on_new, "Ctrl+N")
+        self.action("Search conversations", self._on_search, "Ctrl+F")
+        self.action("Chat presets …", self.show_presets)
 
     # -- as a page of the window ----------------------------------------------------------------------------------
 

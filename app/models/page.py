@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
 
 from app.models.deletion import Deletion
@@ -72,18 +72,11 @@ class ModelsPage(Page):
         self._place()
 
     def _make_actions(self) -> None:
-        self.search_action = self._action("Search for a model", self.start_search, "Ctrl+F")
-        self.rescan_action = self._action("Look again at the models that are here", self.rescan, "Ctrl+R")
-        self._action("Add a model folder …", self.list.choose_folder)
-        self._action("Forget all recent models", self._on_forget)
+        self.search_action = self.action("Search for a model", self.start_search, "Ctrl+F")
+        self.rescan_action = self.action("Look again at the models that are here", self.rescan, "Ctrl+R")
+        self.action("Add a model folder …", self.list.choose_folder)
+        self.action("Forget all recent models", self._on_forget)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
-
-    def _action(self, words: str, act: Callable[[], None], keys: str = "") -> QAction:
-        action = QAction(words, self)
-        action.triggered.connect(act)
-        action.setShortcut(QKeySequence(keys))
-        self.addAction(action)
-        return action
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)

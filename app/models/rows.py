@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPen
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.models.items import Item, Mark, RowKey, Section, matches
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.tables.columns import Column, ColumnModel, Index
+from app.ui.tables.ground import paint_row_ground
 
 ROW, HEAD = 46, 30  # heights in pixels of the design
 
@@ -106,20 +107,9 @@ class RowPainter(QStyledItemDelegate):
             self.head.say(painter, left, baseline, row.value.upper(), theme.current().secondary)
         elif row is not None:
             ground = box.adjusted(0, theme.px(1), 0, -theme.px(1))
-            self._paint_ground(painter, ground, option.state)
+            paint_row_ground(painter, ground, option.state)
             self._paint_row(painter, ground, row)
         painter.restore()
-
-    def _paint_ground(self, painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:
-        t, round_by = theme.current(), theme.px(6)
-        selected = bool(state & QStyle.StateFlag.State_Selected)
-        if selected or state & QStyle.StateFlag.State_MouseOver:
-            shape = QPainterPath()
-            shape.addRoundedRect(ground, round_by, round_by)
-            painter.fillPath(shape, t.hover if selected else theme.over(t.hairline, t.panel))
-        if selected and state & QStyle.StateFlag.State_HasFocus:
-            painter.setPen(QPen(t.accent, 1))
-            painter.drawRoundedRect(ground.adjusted(0.5, 0.5, -0.5, -0.5), round_by, round_by)
 
     def _paint_row(self, painter: QPainter, ground: QRectF, item: Item) -> None:
         t, px, mark = theme.current(), theme.px, item.mark(self._rows.loaded(item))

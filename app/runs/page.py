@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget
 
 from app.runs.changes import RunChanges
@@ -87,22 +86,14 @@ class RunsPage(Page):
         self._say_choice()
 
     def _make_actions(self) -> None:
-        self.open_action = self._action("Open the run", self.open_current)
-        self.compare_action = self._action("Compare runs on one clock", self._on_compare, "Ctrl+K")
-        self.rename_action = self._action("Rename the run …", self._on_rename)
-        self.tag_action = self._action("Tag the run …", self._on_tag, "Ctrl+T")
-        self.pin_action = self._action("Pin the run as baseline", self._on_pin, "Ctrl+B")
-        self.delete_action = self._action("Delete the run", self._on_delete)
-        self._action("Search the runs", self.search.setFocus, "Ctrl+F")
-        self._action("Look again for runs", self.library.refresh, "F5")
-
-    def _action(self, words: str, act: Callable[[], object], keys: str = "") -> QAction:
-        action = QAction(words, self)
-        action.triggered.connect(lambda checked=False: act())
-        action.setShortcut(QKeySequence(keys))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self.addAction(action)
-        return action
+        self.open_action = self.action("Open the run", self.open_current)
+        self.compare_action = self.action("Compare runs on one clock", self._on_compare, "Ctrl+K")
+        self.rename_action = self.action("Rename the run …", self._on_rename)
+        self.tag_action = self.action("Tag the run …", self._on_tag, "Ctrl+T")
+        self.pin_action = self.action("Pin the run as baseline", self._on_pin, "Ctrl+B")
+        self.delete_action = self.action("Delete the run", self._on_delete)
+        self.action("Search the runs", self.search.setFocus, "Ctrl+F")
+        self.action("Look again for runs", self.library.refresh, "Ctrl+R")
 
     def _lay_out(self) -> None:
         self.exports = QMenu("Export", self)

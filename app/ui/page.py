@@ -1,8 +1,10 @@
 """What is asked of each of the window's pages."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
 from app.ui.layouts import named
@@ -16,6 +18,15 @@ class Page(QWidget):
     def __init__(self, name: str) -> None:
         super().__init__()
         named(self, name, "page")
+
+    def action(self, words: str, act: Callable[[], object], keys: str = "") -> QAction:
+        """An action of this page; its keys, which must be none of the window's, are heard while it is on show."""
+        action = QAction(words, self)
+        action.triggered.connect(lambda checked=False: act())
+        action.setShortcut(QKeySequence(keys))
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self.addAction(action)
+        return action
 
     def enter(self) -> None:
         """It comes on show: takes the keyboard's focus."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPainterPath, QPen
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.chat.store.conversations import Conversation
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.tables.columns import Column, ColumnModel, Index
+from app.ui.tables.ground import paint_row_ground
 
 ROW, PAD = 46, 10  # pixels of the design
 
@@ -71,7 +72,7 @@ class ChatRowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         ground = QRectF(option.rect).adjusted(0, px(1), 0, -px(1))
-        self._ground(painter, ground, option.state)
+        paint_row_ground(painter, ground, option.state)
         inner = ground.adjusted(px(PAD), 0, -px(PAD), 0)
         gap = px(3)
         top = inner.center().y() - (self.name.height + gap + self.small.height) / 2
@@ -85,17 +86,6 @@ class ChatRowPainter(QStyledItemDelegate):
             words = self.small.cut(" ".join(row.excerpt.split()), room)
             self.small.say(painter, left, second, words, t.secondary)
         painter.restore()
-
-    def _ground(self, painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:
-        t, round_by = theme.current(), theme.px(6)
-        selected = bool(state & QStyle.StateFlag.State_Selected)
-        if selected or state & QStyle.StateFlag.State_MouseOver:
-            shape = QPainterPath()
-            shape.addRoundedRect(ground, round_by, round_by)
-            painter.fillPath(shape, t.hover if selected else theme.over(t.hairline, t.panel))
-        if selected and state & QStyle.StateFlag.State_HasFocus:
-            painter.setPen(QPen(t.accent, 1))
-            painter.drawRoundedRect(ground.adjusted(0.5, 0.5, -0.5, -0.5), round_by, round_by)
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
         high = min(option.rect.height(), editor.sizeHint().height())

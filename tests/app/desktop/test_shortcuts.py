@@ -23,6 +23,10 @@ def test_every_key_of_every_page_is_told_and_found(qtbot: QtBot, window: MainWin
             if not key.isEmpty():
                 assert key.toString(QKeySequence.SequenceFormat.NativeText) in told[action.text()]
     assert all(told[key.words] == key.keys for key in KEYS)
+    of_window = {key.toString() for action in window.actions() for key in action.shortcuts()}
+    for page in window.pages.all_built():
+        keys = {key.toString() for action in page.actions() for key in action.shortcuts() if not key.isEmpty()}
+        assert not keys & of_window, "two that hear one key both hear nothing"
     dialog.search.setText("full f11")
     assert [shortcut.words for shortcut in dialog.shown()] == ["Full screen"]
     dialog.search.setText("ctrl+shift+n")

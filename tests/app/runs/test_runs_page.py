@@ -75,7 +75,7 @@ def path_of(page: RunsPage, title: str) -> Path:
 def test_every_run_is_read_once_and_sorted_and_found(qtbot: QtBot, page: RunsPage, folder: Path) -> None:
     qtbot.waitUntil(lambda: titles(page) == ["chunked", "continuous", "static"], timeout=WAIT)
     keys = {action.shortcut().toString() for action in page.actions()}
-    assert {"Ctrl+K", "Ctrl+T", "Ctrl+B", "Ctrl+F", "F5"} <= keys
+    assert {"Ctrl+K", "Ctrl+T", "Ctrl+B", "Ctrl+F", "Ctrl+R"} <= keys
     assert QApplication.focusWidget() is page.table
     entry = page.library.entries[path_of(page, "static")]
     assert entry.best is not None
