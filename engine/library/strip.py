@@ -55,12 +55,10 @@ def strip_of(traces: Sequence[Trace]) -> Strip:
 
 
 def _lane(trace: Trace, room: int, span: float) -> Array:
-    slots = max(1, trace.header.config.slots)
-    cells = np.full((min(slots, room), COLUMNS), IDLE, np.int32)
-    if span <= 0:
-        return cells
-    origin, lines = trace.origin or 0.0, len(cells)
-    for record in trace.records:
+    """Its slots but those at the end that nothing ever used: 64 may be open for two requests."""
+    cells = np.full((max(1, trace.header.config.slots), COLUMNS), IDLE, np.int32)
+    origin = trace.origin or 0.0
+    for record in trace.records if span > 0 else ():
         if isinstance(record, Step) and record.rows:
             begin = int((record.started - origin) / span * COLUMNS)
             end = max(begin + 1, round((record.ended - origin) / span * COLUMNS))
@@ -68,6 +66,17 @@ def _lane(trace: Trace, room: int, span: float) -> Array:
             told = 2 * record.request.astype(np.int32) + (kind == Kind.PREFILL)
             told[kind == Kind.HELD] = HELD
             placed = record.slot >= 0
-            line = record.slot[placed].astype(np.int64) * lines // slots
-            cells[line, max(begin, 0) : end] = told[placed][:, None]
-    return cells
+            cells[record.slot[placed], max(begin, 0) : end] = told[placed][:, None]
+    used = np.flatnonzero((cells != IDLE).any(axis=1))
+    return _folded(cells[: used[-1] + 1 if len(used) else 1], room)
+
+
+def _folded(cells: Array, room: int) -> Array:
+    """In at most so many lines; of several slots on one, the last that computed is told."""
+    if len(cells) <= room:
+        return cells
+    folded = np.full((room, COLUMNS), IDLE, np.int32)
+    for slot, line in enumerate(cells):
+        at = slot * room // len(cells)
+        folded[at] = np.where(line == IDLE, folded[at], line)
+    return folded

@@ -30,7 +30,8 @@ class Bubble(QWidget):
         named(self, "bubble")
         self.text = ProseView("bubble_text", "You")
         self.files = FileChips(fixed=True)
-        self.frame = panel(column(self.files, self.text, margins=(PAD, 8, PAD, 8), spacing=6), "bubble")
+        room = (PAD, 12, PAD, 4)  # a line's height is more below its words than above
+        self.frame = panel(column(self.files, self.text, margins=room, spacing=6), "bubble")
         self.edit: ChatEdit | None = None
         self._shown, self._wide = "", 0.0
         self.setMinimumWidth(1)  # it gives way to the column

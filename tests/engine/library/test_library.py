@@ -87,6 +87,8 @@ def test_a_strip_of_many_slots_and_of_lanes_has_room_for_all(static: Trace, cont
 
     wide = Trace(lane_trace("continuous", slots=64, requests=80, output=(4, 8)))
     assert strip_of([wide]).cells.shape[0] == LINES
+    few = Trace(lane_trace("continuous", slots=64, requests=3, output=(4, 8)))
+    assert strip_of([few]).cells.shape[0] == 3, "slots that nothing used say nothing"
     both = strip_of([static, continuous]).cells
     assert both.shape[0] == 9, "four slots, a line between, four slots"
     assert (both[4] == IDLE).all()
