@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QLocale, QObject, Signal
 
-from app import storage
+from app import language, storage
 
 V = TypeVar("V", bool, int, float, str)
 
@@ -102,6 +102,7 @@ def told() -> Iterator[tuple[str, str]]:
 THEME = Preference("window/theme", "system", allows=("system", "dark", "light").__contains__)
 ZOOM = Preference("window/zoom", 1.0, allows=lambda zoom: 0.5 <= zoom <= 4)
 MOTION = Preference("window/motion", "system", allows=("system", "on", "off").__contains__)
+LANGUAGE = Preference("window/language", "system")
 STREAM_FONT = Preference("window/stream font", "")
 FIRST_PAGE = Preference("window/first page", "last")
 FIRST_MODEL = Preference("model/first", "demo", allows=("demo", "last", "none").__contains__)
@@ -114,3 +115,8 @@ THREADS = Preference("engine/threads", 0, allows=lambda count: 0 <= count <= 102
 IN_PROCESS = Preference("engine/in process", False)
 KEEP_PROMPTS = Preference("composer/remember", True)
 KEEP_LOG = Preference("log/file", True)
+
+
+def choose_language() -> None:
+    """The window's, from what was chosen, or from the desktop's."""
+    language.speak(QLocale.system().uiLanguages() if LANGUAGE.value == "system" else [LANGUAGE.value])

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Sequence
 
+from PySide6.QtCore import QLocale
 from PySide6.QtGui import QFontDatabase
 
 from app import preferences, storage
 from app.desktop.settings.applied import CACHE, GIVEN, OFFLINE
 from app.desktop.settings.setting import Choice, Choices, Folder, OnOff, Section, Setting, Whole
+from app.language import languages, tr
 from app.ui import theme
 from engine.checkpoints import cache_folder
 
@@ -36,8 +38,10 @@ def _appearance() -> list[Setting]:
     themes: Choices = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
     zooms: Choices = [(f"{round(100 * zoom)} %", zoom) for zoom in theme.ZOOMS]
     motions: Choices = [("as the system", "system"), ("on", "on"), ("off", "off")]
+    spoken: Choices = [("as the system", "system"), *((QLocale(each).nativeLanguageName(), each) for each in languages())]
     return [
-        Setting(preferences.THEME, "Theme", Choice(lambda: themes)),
+        Setting(preferences.LANGUAGE, tr("Language"), Choice(lambda: spoken), tr("From the next start on.")),
+        Setting(preferences.THEME, tr("Theme"), Choice(lambda: themes)),
         Setting(preferences.ZOOM, "Zoom", Choice(lambda: zooms), "Ctrl + and Ctrl − do it too."),
         Setting(preferences.MOTION, "Motion", Choice(lambda: motions), "Off: nothing fades, glides or slides."),
         Setting(preferences.STREAM_FONT, "Font of the streams", Choice(_fonts)),

@@ -1,0 +1,81 @@
+"""The window's words for translators: `python packaging/languages.py` brings every catalog up to date with the sources.
+
+A language begins with `python packaging/languages.py --add fr`. In resources/languages/fr/LC_MESSAGES/batchscope.po
+stands what to translate; running this again compiles it. Words that are gone from the sources go from the catalogs."""
+
+import argparse
+import io
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from app.language import DOMAIN, FOLDER
+
+ROOT = Path(__file__).resolve().parents[1]
+KEYWORDS = {"tr": None, "trn": (1, 2)}
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)  # of every catalog: the history tells when it changed
+
+
+def template() -> Catalog:
+    """What is said in the sources, by the file it is said in."""
+    found = Catalog(project="Batchscope", creation_date=LONG_AGO, revision_date=LONG_AGO, fuzzy=False)
+    for name, line, said, notes, context in extract_from_dir(ROOT / "app", keywords=KEYWORDS):
+        found.add(said, locations=[(f"app/{name}", 0)], auto_comments=notes, context=context)
+    return found
+
+
+def catalog_path(language: str) -> Path:
+    return FOLDER / language / "LC_MESSAGES" / f"{DOMAIN}.po"
+
+
+def read(language: str) -> Catalog:
+    with open(catalog_path(language), "rb") as file:
+        return read_po(file, locale=language, domain=DOMAIN)
+
+
+def updated(language: str, said: Catalog) -> Catalog:
+    """The catalog with the words of the sources: those that it lacks are empty."""
+    path = catalog_path(language)
+    catalog = read(language) if path.exists() else Catalog(locale=language, fuzzy=False)
+    catalog.update(said, no_fuzzy_matching=True)
+    catalog.obsolete.clear()
+    catalog.creation_date = catalog.revision_date = LONG_AGO
+    return catalog
+
+
+def po_bytes(catalog: Catalog) -> bytes:
+    file = io.BytesIO()
+    write_po(file, catalog, width=120, sort_output=True, include_lineno=False, omit_header=False)
+    return file.getvalue()
+
+
+def mo_bytes(catalog: Catalog) -> bytes:
+    file = io.BytesIO()
+    write_mo(file, catalog)
+    return file.getvalue()
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--add", default="", metavar="LANGUAGE", help="begin a new one, e.g. fr")
+    asked = options.parse_args()
+    said = template()
+    present = {path.parts[-3] for path in FOLDER.glob(f"*/LC_MESSAGES/{DOMAIN}.po")}
+    for language in sorted(present | ({asked.add} if asked.add else set())):
+        path = catalog_path(language)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        catalog = updated(language, said)
+        path.write_bytes(po_bytes(catalog))
+        path.with_suffix(".mo").write_bytes(mo_bytes(catalog))
+        missing = sum(not (any(each.string) if each.pluralizable else each.string) for each in catalog if each.id)
+        print(f"{language}: {len(catalog)} messages, {missing} not translated")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

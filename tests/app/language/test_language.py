@@ -1,0 +1,82 @@
+"""tr and trn: another language, its plurals, words that are missing, and catalogs that are what the sources say."""
+
+import ast
+import string
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from babel.messages import Catalog
+
+from app import language
+from app.language import tr, trn
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "packaging"))
+import languages
+
+OTHERS = [name for name in language.languages() if name != "en"]
+
+
+@pytest.fixture(autouse=True)
+def english_again() -> Iterator[None]:
+    yield
+    language.speak(["en"])
+
+
+@pytest.fixture(scope="module")
+def said() -> Catalog:
+    return languages.template()
+
+
+def fields(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def test_without_a_catalog_words_are_english() -> None:
+    language.speak(["xx-YY"])
+    assert (language.spoken(), tr("Send"), tr("")) == ("en", "Send", "")
+    assert trn("{count} block", "{count} blocks", 1) == "1 block"
+    assert trn("{count:,} block {why}", "{count:,} blocks {why}", 2000, why="free") == "2,000 blocks free"
+    assert tr("{left} of {all}", left="{x}", all=2) == "{x} of 2"
+
+
+def test_the_first_language_that_is_there_is_spoken() -> None:
+    language.speak(["xx", "de_AT", "en"])
+    assert (language.spoken(), tr("Theme"), tr("never said {n}", n=1)) == ("de", "Farbschema", "never said 1")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_catalog_is_what_the_sources_say_and_its_compiled_form_is_it(name: str, said: Catalog) -> None:
+    path = languages.catalog_path(name)
+    kept = languages.updated(name, said)
+    assert path.read_bytes() == languages.po_bytes(kept), "run: python packaging/languages.py"
+    assert path.with_suffix(".mo").read_bytes() == languages.mo_bytes(kept), "run: python packaging/languages.py"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_message_is_translated_with_its_values(name: str) -> None:
+    for message in languages.read(name):
+        if not message.id:
+            continue
+        ids, found = (
+            (each,) if isinstance(each, str) else tuple(each) for each in (message.id, message.string)
+        )
+        assert all(found), f"not translated: {message.id}"
+        wanted = set().union(*map(fields, ids))
+        for each in found:
+            assert fields(each) <= wanted, message.id
+            assert fields(each) | {"count"} >= fields(ids[-1]), message.id
+
+
+def test_whatever_is_looked_up_is_a_literal() -> None:
+    """What is put together at run time is in no catalog."""
+    for path in (ROOT / "app").rglob("*.py"):
+        if path.parent.name == "language":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tr", "trn"):
+                texts = node.args[: 1 if node.func.id == "tr" else 2]
+                literal = all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in texts)
+                assert literal, f"{path.relative_to(ROOT)}:{node.lineno}"
