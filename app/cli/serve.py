@@ -13,8 +13,8 @@ from pathlib import Path
 from app.cli.key import keys_of, keys_option
 from app.cli.options import check_model, config_of, engine_options, model_options, size_in_bytes, spec_of, whole
 from app.cli.progress import Bar
-from engine import EngineProcess, InvalidInput, ModelSpec
-from engine.core import usable_cores
+from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec
+from engine.core import EngineFace, usable_cores
 from engine.serving import JwtRules, ServingSettings
 
 NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "pydantic", "jwt", "prometheus_client")
@@ -41,6 +41,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--per-key", type=whole, metavar="N", help="samples that one key may have open (default: all)")
     body = "the longest body that is taken (default: 8M)"
     to.add_argument("--max-body", type=size_in_bytes, default=default.body, metavar="SIZE", help=body)
+    fleet = "engines of this machine that share the work; what runs at one that dies goes on at another (default: 1)"
+    to.add_argument("--replicas", type=whole, default=1, metavar="N", help=fleet)
     to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
     to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
     model_options(to)
@@ -59,13 +61,7 @@ def serve(options: argparse.Namespace) -> int:
     server = Server(settings)
     try:
         with Bar(quiet=False) as bar:
-            engine = EngineProcess(
-                spec,
-                config,
-                progress=bar.loading,
-                threads=options.threads,
-                most_threads=max(1, usable_cores() - 1),  # HTTP has a core for itself
-            )
+            engine = loaded(spec, config, options, bar)
         name = options.name or name_of(spec)
         said = f"serving {name} at {{}}/v1" + ("" if server.closed else "; no key is asked for")
         with engine, term_is_heard():
@@ -76,6 +72,17 @@ def serve(options: argparse.Namespace) -> int:
     if failed:
         print(f"batchscope: {engine.error}", file=sys.stderr)
     return int(failed)
+
+
+def loaded(spec: ModelSpec, config: EngineConfig, options: argparse.Namespace, bar: Bar) -> EngineFace:
+    """One engine, or a fleet of them; HTTP has a core for itself."""
+    from engine.serving import local_fleet
+
+    count: int = options.replicas
+    threads = {"threads": options.threads, "most_threads": max(1, (usable_cores() - 1) // count)}
+    if count == 1:
+        return EngineProcess(spec, config, progress=bar.loading, **threads)
+    return local_fleet(spec, config, count, progress=bar.loading, **threads)
 
 
 def settings_of(options: argparse.Namespace) -> ServingSettings:

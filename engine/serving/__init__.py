@@ -6,10 +6,15 @@ from engine.serving.access.keys import KEYS_VARIABLE, KeyFile, made_key
 from engine.serving.settings import JwtRules, ServingSettings
 
 if TYPE_CHECKING:
+    from engine.serving.fleet import Fleet, local_fleet
     from engine.serving.server import Server
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("Fleet", "local_fleet"):
+        from engine.serving import fleet
+
+        return getattr(fleet, name)
     if name == "Server":  # needs what the extra brings
         from engine.serving.server import Server
 

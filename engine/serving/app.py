@@ -19,6 +19,7 @@ from engine.serving.answering import Answering, body_of
 from engine.serving.answers import ChatForm, CompletionForm
 from engine.serving.asked import AskedChat, AskedCompletion, AskedText, AskedTokens, read
 from engine.serving.errors import ApiError
+from engine.serving.fleet import Fleet
 from engine.serving.metrics.exposition import exposition
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
@@ -90,6 +91,8 @@ class _Plain:
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
         ]
+        if isinstance(service.engine, Fleet):
+            self.routes.append(Route("/fleet", self._fleet))
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._service.described()]})
@@ -120,6 +123,11 @@ class _Plain:
         """Whether requests are taken."""
         fault = self._service.fault
         return JSONResponse({"ready": not fault, "why": fault or None}, 503 if fault else 200)
+
+    async def _fleet(self, request: Request) -> Response:
+        """Replicas, and where requests went and why."""
+        assert isinstance(self._service.engine, Fleet)
+        return JSONResponse(self._service.engine.state)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(exposition(self._service.observer), media_type=CONTENT_TYPE_LATEST)
