@@ -98,7 +98,8 @@ class Replica:
         """The step without rows that tells its end at `now`: its blocks go back, and its samples are preempted."""
         self.counts = dict.fromkeys(COUNTS, 0) | {"free_blocks": self.blocks}
         none: dict[str, Any] = dict.fromkeys(WHOLE, EMPTY[np.int32])
-        whom = [(n, i) for n, f in self.flights.items() for i in range(f.stream.samples) if i not in f.stream.ended]
+        begun = [flight for flight in self.flights.values() if flight.local >= 0]
+        whom = [(f.number, i) for f in begun for i in range(f.stream.samples) if i not in f.stream.ended]
         columns = np.array(whom, np.int32).reshape(-1, 2).T.copy()
         none |= {"kind": EMPTY[np.uint8], "logprob": EMPTY[np.float32], "text": "", "seconds": {}}
         none |= {"preempted": freeze(columns[0]), "preempted_branch": freeze(columns[1])}
