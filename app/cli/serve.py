@@ -43,6 +43,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--max-body", type=size_in_bytes, default=default.body, metavar="SIZE", help=body)
     fleet = "engines of this machine that share the work; what runs at one that dies goes on at another (default: 1)"
     to.add_argument("--replicas", type=whole, default=1, metavar="N", help=fleet)
+    to.add_argument("--ray", action="store_true", help="let Ray Serve keep the replicas, on this machine or a cluster")
+    most = "with --ray: up to so many as more requests are open than run (default: as many as --replicas)"
+    to.add_argument("--max-replicas", type=whole, metavar="N", help=most)
+    where = "with --ray: a cluster's address, such as ray://head:10001 or auto (default: Ray begins here)"
+    to.add_argument("--ray-address", metavar="ADDRESS", help=where)
     to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
     to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
     model_options(to)
@@ -55,6 +60,7 @@ def serve(options: argparse.Namespace) -> int:
     spec, config, settings = spec_of(options), config_of(options), settings_of(options)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InvalidInput(f"serving needs {', '.join(missing)}: pip install 'batchscope[serve]'")
+    check_ray(options)
     from engine.serving import Server
 
     check_model(spec)
@@ -76,13 +82,24 @@ def serve(options: argparse.Namespace) -> int:
 
 def loaded(spec: ModelSpec, config: EngineConfig, options: argparse.Namespace, bar: Bar) -> EngineFace:
     """One engine, or a fleet of them; HTTP has a core for itself."""
-    from engine.serving import local_fleet
+    from engine.serving import local_fleet, ray_fleet
 
     count: int = options.replicas
     threads = {"threads": options.threads, "most_threads": max(1, (usable_cores() - 1) // count)}
+    if options.ray:
+        return ray_fleet(spec, config, count, options.max_replicas, address=options.ray_address, **threads)
     if count == 1:
         return EngineProcess(spec, config, progress=bar.loading, **threads)
     return local_fleet(spec, config, count, progress=bar.loading, **threads)
+
+
+def check_ray(options: argparse.Namespace) -> None:
+    """Raises InvalidInput."""
+    for name in ("max_replicas", "ray_address"):
+        if getattr(options, name) is not None and not options.ray:
+            raise InvalidInput(f"{name}={getattr(options, name)}: give --ray with it; plain replicas are --replicas")
+    if options.ray and find_spec("ray") is None:
+        raise InvalidInput("--ray needs Ray Serve: pip install 'batchscope[ray]'; --replicas alone needs nothing")
 
 
 def settings_of(options: argparse.Namespace) -> ServingSettings:

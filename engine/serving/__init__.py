@@ -7,6 +7,7 @@ from engine.serving.settings import JwtRules, ServingSettings
 
 if TYPE_CHECKING:
     from engine.serving.fleet import Fleet, local_fleet
+    from engine.serving.fleet.on_ray import ray_fleet
     from engine.serving.server import Server
 
 
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from engine.serving.server import Server
 
         return Server
+    if name == "ray_fleet":
+        from engine.serving.fleet.on_ray import ray_fleet
+
+        return ray_fleet
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

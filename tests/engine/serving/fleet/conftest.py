@@ -21,8 +21,8 @@ def story(number: int) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"Tell me story {number} about a fox and a kite."}]
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.002)
