@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from engine.config.specs import Message, SamplingParams, Submission
+from engine.core.face import EngineFace
 from engine.core.stream import Stream
 
-if TYPE_CHECKING:
-    from engine.serving.fleet.replica import Replica
-
 STALLS = 3  # replicas that may die under a request without a token of it: it may be what ends them
+
+
+class Carrier(Protocol):
+    """What computes flights: one life of one replica."""
+
+    engine: EngineFace
+    flights: dict[int, Flight]
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +35,7 @@ class Flight:
     time: float
     stream: Stream
     chain: tuple[int, ...] = ()
-    replica: Replica | None = None
+    replica: Carrier | None = None
     local: int = -1
     sent: float = 0.0
     told: bool = False  # its submission is in the trace

@@ -8,16 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from engine.config.specs import InvalidInput
 from engine.core.face import EngineFace
 from engine.core.process import SILENCE
 from engine.jobs.progress import LoadCancelled
-
-if TYPE_CHECKING:
-    from engine.serving.fleet.fleet import Fleet
-    from engine.serving.fleet.replica import Replica
+from engine.serving.fleet.replica import Replica
 
 log = logging.getLogger("engine")
 Make = Callable[[int, threading.Event], EngineFace]  # the engine of a place; ends with LoadCancelled where it is set
@@ -27,10 +24,23 @@ PAUSE = 1.0  # seconds before another, doubled each time
 KEPT = 256  # records of a replica's own trace
 
 
+class Kept(Protocol):
+    """A fleet as its keeper knows it."""
+
+    replicas: list[Replica | None]
+
+    @property
+    def living(self) -> list[Replica]: ...
+    def arrived(self, place: int, engine: EngineFace) -> None: ...
+    def bury(self, replica: Replica) -> None: ...
+    def place_parked(self) -> None: ...
+    def given_up(self, error: str) -> None: ...
+
+
 class Keeper:
     """One thread that moves requests, and one for each engine that is being made."""
 
-    def __init__(self, fleet: Fleet, make: Make, replicas: int) -> None:
+    def __init__(self, fleet: Kept, make: Make, replicas: int) -> None:
         self._fleet, self._make = fleet, make
         self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._cancelled = threading.Event()

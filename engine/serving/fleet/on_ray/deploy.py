@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import secrets
 import threading
 from typing import Any
 
@@ -60,7 +61,9 @@ def ray_fleet(
     check_mode(config)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
     os.environ["RAY_SERVE_ENABLE_HA_PROXY"] = "0"  # it would listen on every interface
-    import ray
+    if not address:  # Ray's ports are open on every interface, and who gets in runs what he likes: ours alone does
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    import ray  # reads them
     from ray import serve
 
     from engine.serving.fleet.on_ray.by_name import ByName
@@ -71,7 +74,7 @@ def ray_fleet(
         logging.getLogger(name).setLevel(logging.ERROR)
     began = not ray.is_initialized()
     if began:
-        local: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
+        local: dict[str, Any] = {"include_dashboard": False}
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **({} if address else local))
         except (ConnectionError, ValueError) as error:

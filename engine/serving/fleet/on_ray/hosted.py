@@ -25,9 +25,7 @@ class Elsewhere(RuntimeError):
 class Hosted:
     """The deployment. Every call names the replica that it is for (`at`)."""
 
-    def __init__(
-        self, spec: ModelSpec, config: EngineConfig, threads: int | None, most_threads: int | None
-    ) -> None:
+    def __init__(self, spec: ModelSpec, config: EngineConfig, threads: int | None, most_threads: int | None) -> None:
         self._name = serve.get_replica_context().replica_id.unique_id
         self._engine = EngineProcess(spec, config, threads=threads, most_threads=most_threads)
 
