@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from engine.config.specs import InvalidInput
 from engine.core.face import EngineFace
 from engine.core.process import SILENCE
 from engine.jobs.progress import LoadCancelled
 from engine.serving.fleet.replica import Replica
+from engine.serving.fleet.traffic import Traffic
 
 log = logging.getLogger("engine")
 Make = Callable[[int, threading.Event], EngineFace]  # the engine of a place; ends with LoadCancelled where it is set
@@ -24,24 +25,11 @@ PAUSE = 1.0  # seconds before another, doubled each time
 KEPT = 256  # records of a replica's own trace
 
 
-class Kept(Protocol):
-    """A fleet as its keeper knows it."""
-
-    replicas: list[Replica | None]
-
-    @property
-    def living(self) -> list[Replica]: ...
-    def arrived(self, place: int, engine: EngineFace) -> None: ...
-    def bury(self, replica: Replica) -> None: ...
-    def place_parked(self) -> None: ...
-    def given_up(self, error: str) -> None: ...
-
-
 class Keeper:
     """One thread that moves requests, and one for each engine that is being made."""
 
-    def __init__(self, fleet: Kept, make: Make, replicas: int) -> None:
-        self._fleet, self._make = fleet, make
+    def __init__(self, make: Make, replicas: int) -> None:
+        self._make = make
         self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._cancelled = threading.Event()
         self._makers: dict[int, threading.Thread] = {}
@@ -52,12 +40,13 @@ class Keeper:
     def made(self, place: int) -> EngineFace:
         return self._make(place, self._cancelled)
 
-    def start(self, wanted: int) -> None:
+    def start(self, traffic: Traffic, wanted: int) -> None:
         """Returns when `wanted` places have an engine. Raises what making one raised."""
+        self._traffic = traffic
         self._thread.start()
         for place in range(1, self._replicas):
             self._begin(place, tries=1 if place < wanted else TRIES)
-        while len(self._fleet.living) < wanted:
+        while len(self._traffic.living) < wanted:
             for place, error in list(self._failed.items()):
                 if place < wanted:
                     raise error
@@ -93,7 +82,7 @@ class Keeper:
             self._look()
 
     def _look(self) -> None:
-        for replica in list(self._fleet.replicas):
+        for replica in list(self._traffic.replicas):
             if replica is None:
                 continue
             engine: Any = replica.engine
@@ -108,8 +97,8 @@ class Keeper:
     def _lost(self, replica: Replica) -> None:
         if replica.gone:
             return
-        self._fleet.bury(replica)
-        self._fleet.place_parked()
+        self._traffic.bury(replica)
+        self._traffic.place_parked()
         self._begin(replica.place)
         replica.engine.close()
 
@@ -139,9 +128,9 @@ class Keeper:
             if self._cancelled.is_set():
                 engine.close()
             else:
-                self._fleet.arrived(place, engine)
+                self._traffic.arrived(place, engine)
             return
         if error is not None:
             self._failed[place] = error
-            if not self._fleet.living and len(self._failed) == self._replicas:
-                self._fleet.given_up(f"no replica is left: {error}")
+            if not self._traffic.living and len(self._failed) == self._replicas:
+                self._traffic.given_up(f"no replica is left: {error}")

@@ -29,7 +29,7 @@ def until(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def whole(fleet: Fleet) -> bool:
-    return len(fleet.living) == len(fleet.replicas)
+    return len(fleet.living) == fleet.size
 
 
 def busiest(fleet: Fleet) -> Replica:

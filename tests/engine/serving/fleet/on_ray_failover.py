@@ -26,7 +26,7 @@ def main() -> None:
                 os.kill(victim.pid, signal.SIGKILL)  # type: ignore[attr-defined]
             assert [said(s.results(timeout=60)) for s in streams] == [said(one) for one in want]
             until(lambda: whole(fleet))
-        assert fleet.deaths == 2
+        assert fleet.state["deaths"] == 2
         with pytest.raises(InvalidInput, match="regex"):
             fleet.submit("Once", SamplingParams(regex="[0-9"))
         stream = fleet.submit(story(1), SamplingParams(max_tokens=900, ignore_eos=True))
