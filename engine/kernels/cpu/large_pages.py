@@ -85,4 +85,3 @@ def _held(tensors: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
     if None in held:
         raise ValueError("a tensor is gone")
     return [tensor for tensor in held if tensor is not None]
-

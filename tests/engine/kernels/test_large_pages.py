@@ -45,4 +45,3 @@ def test_memory_is_taken_before_a_step_needs_it() -> None:
     populate(tensors).join(60)
     assert psutil.Process().memory_info().rss - before > 0.9 * size
     assert not tensors[0].any()
-
