@@ -12,10 +12,10 @@ from babel.messages import Catalog
 from app import language
 from app.language import tr, trn
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "packaging"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "packaging"))
 import languages
 
+ROOT = Path(__file__).resolve().parents[3]
 OTHERS = [name for name in language.languages() if name != "en"]
 
 
