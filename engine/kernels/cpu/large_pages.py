@@ -52,8 +52,8 @@ def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 def populate(tensors: Sequence[Tensor]) -> threading.Thread:
     """Has the system give the memory of tensors that nobody wrote to yet, their beginnings first: otherwise it does so
-    when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms at a time.
-    The thread that does it takes only time that nobody else wants; it ends with the last page, or as a tensor is gone.
+    when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms each. The
+    thread that does it takes only time that nobody else wants; it ends with the last page, or as a tensor is gone.
     """
     thread = threading.Thread(target=_populate, args=[list(map(weakref.ref, tensors))], name="populate", daemon=True)
     thread.start()
