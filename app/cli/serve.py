@@ -48,6 +48,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--max-replicas", type=whole, metavar="N", help=most)
     where = "with --ray: a cluster's address, such as ray://head:10001 or auto (default: Ray begins here)"
     to.add_argument("--ray-address", metavar="ADDRESS", help=where)
+    kills = "callers may end a replica (POST /fleet/kill), to show that its streams go on"
+    to.add_argument("--allow-kill", action="store_true", help=kills)
     to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
     to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
     model_options(to)
@@ -121,6 +123,7 @@ def settings_of(options: argparse.Namespace) -> ServingSettings:
         options.max_body,
         options.tls_cert,
         options.tls_key,
+        options.allow_kill,
     )
 
 

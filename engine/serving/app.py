@@ -19,7 +19,7 @@ from engine.serving.answering import Answering, body_of
 from engine.serving.answers import ChatForm, CompletionForm
 from engine.serving.asked import AskedChat, AskedCompletion, AskedText, AskedTokens, read
 from engine.serving.errors import ApiError
-from engine.serving.fleet import Fleet
+from engine.serving.fleet.routes import fleet_routes
 from engine.serving.metrics.exposition import exposition
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
@@ -60,6 +60,7 @@ def make_app(service: Service, gates: Gates) -> ASGIApp:
         Route("/v1/chat/completions", Answering(service, AskedChat, ChatForm), methods=["POST"]),
         Route("/v1/completions", Answering(service, AskedCompletion, CompletionForm), methods=["POST"]),
         *_Plain(service).routes,
+        *fleet_routes(service),
     ]
     handlers = {ApiError: _told, HTTPException: _no_route}
     return gates.before(Starlette(routes=routes, exception_handlers=handlers))
@@ -91,8 +92,6 @@ class _Plain:
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
         ]
-        if isinstance(service.engine, Fleet):
-            self.routes.append(Route("/fleet", self._fleet))
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._service.described()]})
@@ -123,11 +122,6 @@ class _Plain:
         """Whether requests are taken."""
         fault = self._service.fault
         return JSONResponse({"ready": not fault, "why": fault or None}, 503 if fault else 200)
-
-    async def _fleet(self, request: Request) -> Response:
-        """Replicas, and where requests went and why."""
-        assert isinstance(self._service.engine, Fleet)
-        return JSONResponse(self._service.engine.state)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(exposition(self._service.observer), media_type=CONTENT_TYPE_LATEST)

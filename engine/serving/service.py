@@ -29,7 +29,7 @@ class Service:
     """`model` is the name that requests ask for. `draining`: it takes no more of them."""
 
     def __init__(self, engine: EngineFace, model: str, settings: ServingSettings) -> None:
-        self.engine, self.model = engine, model
+        self.engine, self.model, self.settings = engine, model, settings
         self.created = int(time.time())
         self.draining = False
         self.observer = Observer(engine.trace, model)

@@ -66,7 +66,7 @@ class Fleet(EngineFace):
             if (size := getattr(config, name)) is not None:
                 more[name] = replicas * size
         self.config: EngineConfig = replace(config, **more)
-        sizes = {"blocks": replicas * header.blocks, "host_blocks": replicas * header.host_blocks}
+        sizes: dict[str, Any] = {"blocks": replicas * header.blocks, "host_blocks": replicas * header.host_blocks}
         told: Header = replace(header, config=self.config, created=time.time(), **sizes)
         self.trace = Trace([told])
         self._traffic = Traffic(header, replicas, self.trace)

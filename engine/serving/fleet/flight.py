@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from engine.config.specs import Message, SamplingParams, Submission
@@ -42,7 +42,22 @@ class Flight:
     cancelled: bool = False
     stalls: int = 0
     moves: int = 0
-    known: int = field(default=0)  # tokens that it had when it was last placed
+    known: int = 0  # tokens that it had when it was last placed
+    _counted: tuple[int, int] = (0, 0)  # deltas, and the tokens in them
+
+    @property
+    def tokens(self) -> int:
+        """How many it has said so far, of all samples."""
+        at, tokens = self._counted
+        new = self.stream.deltas[at:]
+        self._counted = at + len(new), tokens + sum([len(delta.token_ids) for delta in new])
+        return self._counted[1]
+
+    @property
+    def about(self) -> dict[str, int]:
+        """What people are told of it, who may not know its text."""
+        limit = self.params.max_tokens * self.stream.samples
+        return {"request": self.number, "tokens": self.tokens, "limit": limit, "moves": self.moves}
 
     @property
     def said(self) -> tuple[tuple[int, ...] | None, ...]:
@@ -64,7 +79,7 @@ class Flight:
 
     def moved(self) -> bool:
         """Its replica is gone. False where it should not be tried at another."""
-        tokens = sum(len(delta.token_ids) for delta in self.stream.deltas)
+        tokens = self.tokens
         self.stalls = 0 if tokens > self.known else self.stalls + 1
         self.known, self.replica, self.local = tokens, None, -1
         self.moves += 1

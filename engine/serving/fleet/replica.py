@@ -18,6 +18,7 @@ BLOCKS = ("block", "copied", "copied_to", "swap_block")
 COUNTS = ("running", "waiting", "free_blocks", "cached_blocks", "kv_used", "kv_reserved", "kv_internal", "kv_external")
 
 
+SHOWN = 256  # of its requests
 WHOLE = ("request", "branch", "slot", "first", "count", "wasted", "token_row", "token", "text_end")
 
 
@@ -50,6 +51,7 @@ class Replica:
         """What people are told of it."""
         told = {"place": self.place, "process": getattr(self.engine, "pid", None), "alive": not self.gone}
         told |= {"open": self.open, "slots": self.slots, "blocks": self.blocks, **self.counts}
+        told["requests"] = [flight.about for flight in list(self.flights.values())[:SHOWN]]
         return told
 
     def takes(self, flight: Flight, local: int) -> None:

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,9 +78,9 @@ class Traffic:
         ticket = Ticket(number, sent - self._start, len(ids), params.branches)
         stream = self._router.open(ticket, cancel)
         text = one.prompt if isinstance(one.prompt, str) else None
-        chat = isinstance(one.prompt, list) and bool(one.prompt) and isinstance(one.prompt[0], Mapping)
-        messages: Any = tuple(map(dict, one.prompt)) if chat else ()  # type: ignore[call-overload]
-        flight = Flight(number, ids, text, messages, one.params, params, one.label, sent, stream)
+        chat = [dict(part) for part in one.prompt if isinstance(part, Mapping)] if text is None else []
+        about = one.params, params, one.label, sent, stream
+        flight = Flight(number, ids, text, tuple(chat), *about)
         if self._one.config.prefix_caching:
             flight.chain = self._chains[number] = chained(ids, self._one.config.block_size)
         self.flights[number] = flight

@@ -19,7 +19,7 @@ from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
 from tests.engine.serving.fleet.conftest import busiest, kill, said, story, undisturbed, until, whole
 
-KILLS = int(os.environ.get("KILLS", "3"))
+KILLS = int(os.environ.get("KILLS", "2"))
 SMALL = EngineConfig(max_running=4, token_budget=512, kv_memory=4 << 20)
 SCHEMA = '{"type": "object", "properties": {"hero": {"type": "string", "minLength": 40}}, "required": ["hero"]}'
 KINDS: list[dict[str, Any]] = [
@@ -44,9 +44,9 @@ def test_kinds_of_requests_go_on_with_the_text_tokens_and_reason_of_an_undisturb
     params = [SamplingParams(max_tokens=70, seed=i, **kind) for i, kind in enumerate(KINDS)]
     prompts = [story(i) for i in range(len(params))]
     want = undisturbed(alone, prompts, params)
-    for turn in range(3):
+    for turn in range(2):
         streams = fleet.submit_many([Submission(p, each) for p, each in zip(prompts, params)])
-        until(lambda: min(len(s.deltas) for s in streams) > 12 * turn)  # noqa: B023
+        until(lambda: min(len(s.deltas) for s in streams) > 25 * turn)  # noqa: B023
         deaths = fleet.state["deaths"]
         kill(busiest(fleet))
         for stream, one in zip(streams, want):
@@ -111,8 +111,28 @@ def test_a_replica_is_killed_again_and_again_under_32_streams_over_http(fleet: F
             assert {one[-1]["finish_reason"] for one in told} == {"length"}
             assert ["".join(choice["delta"].get("content", "") for choice in one) for one in told] == want
             until(lambda: whole(fleet))
-        assert len(http.get("/fleet").json()["replicas"]) == 2
+        state = http.get("/fleet").json()
+        assert (len(state["replicas"]), state["open"], state["kills"]) == (2, 0, False)
+        assert http.post("/fleet/kill", json={"place": 0}).status_code == 403
     assert fleet.state["deaths"] == deaths + KILLS
+
+
+def test_who_may_ends_a_replica_over_http_to_show_that_its_streams_go_on(fleet: Fleet, alone: EngineProcess) -> None:
+    params = SamplingParams(max_tokens=300, seed=3, ignore_eos=True)
+    want = undisturbed(alone, [story(9)], [params])[0]
+    settings = ServingSettings(port=0, kills=True)
+    with serving(fleet, settings) as server, httpx2.Client(base_url=server.address, trust_env=False) as http:
+        stream = fleet.submit(story(9), params)
+        until(lambda: len(stream.deltas) > 20)
+        told = next(r for r in http.get("/fleet").json()["replicas"] if r["open"])
+        assert [(one["request"], one["limit"], one["moves"]) for one in told["requests"]] == [(stream.request, 300, 0)]
+        assert 20 < told["requests"][0]["tokens"] < 300
+        assert http.post("/fleet/kill", json={"place": told["place"]}).status_code == 200
+        assert said(stream.results(timeout=30)) == said(want)
+        assert http.get("/fleet").json()["routes"][-1]["moves"] == 1
+        assert http.post("/fleet/kill", json={"place": 9}).status_code == 404
+        assert http.post("/fleet/kill", json={"place": "all"}).status_code == 400
+    until(lambda: whole(fleet))
 
 
 def test_a_prompt_goes_where_its_prefix_is(fleet: Fleet) -> None:
