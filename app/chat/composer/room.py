@@ -1,8 +1,8 @@
 """Whether a prompt fits into the model's context. No Qt in here."""
 
-from app.language import tr, trn
 from dataclasses import dataclass
 
+from app.language import tr, trn
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Room:
         if not (self.exact and self.context and self.least >= self.context):
             return ""
         return tr(
-            "The prompt has {tokens:,} tokens, the model's context is {context:,}: take out a file, shorten it, or begin "
-            "a new conversation.",
+            "The prompt has {tokens:,} tokens, the model's context is {context:,}: "
+            "take out a file, shorten it, or begin a new conversation.",
             tokens=self.least,
             context=self.context,
         )
