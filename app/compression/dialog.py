@@ -29,7 +29,7 @@ INFORMATION, FIELDS = "information", "fields"
 SIZE = (1120, 640)
 LEAST_ANSWERS = 420  # pixels of the design that both answers take side by side
 METHOD_TITLES = {INFORMATION: tr("strike out words"), "summary": tr("summary"), FIELDS: tr("fields")}
-UNIT_TITLES = {"word": tr("word"), "phrase": tr("phrase"), "sentence": tr("sentence")}
+UNIT_TITLES = {"words": tr("words"), "sentences": tr("sentences"), "tokens": tr("tokens")}
 KEEP_TITLES = {"instructions": tr("instructions"), "question": tr("question")}
 METHOD, FIELD_NAMES, SCORED_BY, KEPT = tr("Method"), tr("Fields"), tr("Scored by"), tr("Kept whole")
 WRITE = {"summary": tr("Write the summary"), FIELDS: tr("Fill in the fields")}
@@ -49,13 +49,13 @@ class CompressionDialog(Dialog):
         self._session, self._prompt, self._around = session, prompt, parent
         keeps = [
             (tr("instructions and question"), tuple(KEEPS)),
-            *((KEEP_TITLES.get(name, name), (name,)) for name in KEEPS),
+            *((KEEP_TITLES[name], (name,)) for name in KEEPS),
             (tr("nothing"), ()),
         ]
         self.method = DropDown("compression_method", [(METHOD_TITLES[key], key) for key in METHODS], METHOD)
         self.ratio = SliderValue("compression_ratio", tr("Share of tokens that stays"), 0.05, 1.0, 0.5, step=0.05)
         self.unit = DropDown(
-            "compression_unit", [(UNIT_TITLES.get(unit, unit), unit) for unit in UNITS], tr("What is struck out")
+            "compression_unit", [(UNIT_TITLES[unit], unit) for unit in UNITS], tr("What is struck out")
         )
         self.keep = DropDown("compression_keep", keeps, KEPT)
         self.scorer = DropDown("compression_scorer", self._scorers(), SCORED_BY)

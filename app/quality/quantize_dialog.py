@@ -8,8 +8,8 @@ from PySide6.QtCore import QTimer, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLayout, QWidget
 
-from app.language import tr
 from app import storage
+from app.language import tr
 from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_folder
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
