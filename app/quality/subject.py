@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.language import tr
+from app.quality.words import scheme_words
 from app.session.estimate import RUNTIME, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
@@ -117,4 +118,4 @@ def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
     needed, reason = bill.weights + bill.activations, bill.available
     if not reason and needed > free:
         reason = tr("takes {needed}, and {free} are free", needed=bytes_words(needed), free=bytes_words(free))
-    return Way(key, SCHEMES[key].title, SCHEMES[key].sentence, spec, reason, needed)
+    return Way(key, SCHEMES[key].title, scheme_words(key), spec, reason, needed)

@@ -8,7 +8,17 @@ from PySide6.QtGui import QKeyEvent, QPainter, QResizeEvent
 from app.language import tr
 from app.plot.marks import draw_scheme
 from app.quality import words
-from app.quality.words import QualityTable, best_of, change_words, facts_words, precision, rows_of, value_of, way_words
+from app.quality.words import (
+    QualityTable,
+    best_of,
+    change_words,
+    facts_words,
+    precision,
+    rows_of,
+    scheme_words,
+    value_of,
+    way_words,
+)
 from app.ui import theme
 from app.ui.tables.columns import ACROSS, DOWN, UP, Column, Role, SortedModel
 from app.ui.tables.view import PAD, Cells, TableView
@@ -76,7 +86,7 @@ class QualityModel(SortedModel[QualityRow]):
         if column < FIGURES and row.kv_dtype != "auto":
             return tr("The original's weights over a KV cache of {dtype}.", dtype=row.kv_dtype)
         if column < FIGURES and row.quantization in SCHEMES:
-            return sentence(SCHEMES[row.quantization].sentence) + "."
+            return sentence(scheme_words(row.quantization)) + "."
         return self.columns[column].tip
 
     def said(self, row: QualityRow, column: int) -> str:

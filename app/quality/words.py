@@ -16,6 +16,26 @@ from engine.quality import QualityReport, QualityRow
 BATCH = 16
 
 
+def scheme_words(name: str) -> str:
+    """What a quantization does to the weights, as the engine says it."""
+    match name:
+        case "none":
+            return tr("weights as they were trained, in the precision chosen")
+        case "int8":
+            return tr("LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit")
+        case "int8-plain":
+            return tr("8-bit weights and inputs, no outliers kept apart (threshold 0)")
+        case "nf4":
+            return tr("4-bit NormalFloat of QLoRA, a scale every 64 weights")
+        case "nf4-double":
+            return tr("nf4 whose scales are quantized too, to 8 bit")
+        case "awq":
+            return tr("4 bit, made beforehand with calibration: needs such a checkpoint")
+        case "torchao-int8":
+            return tr("8-bit weights, a scale a row; inputs stay as they are")
+    raise KeyError(name)
+
+
 def way_words(row: QualityRow) -> str:
     """What a row is called: its quantization; "none" says its precision too, since the original is none as well."""
     if row.kv_dtype != "auto":

@@ -256,7 +256,7 @@ class FitPanel(QWidget):
         for indented in (self._bar, self.warning, self.rule, self.why):
             indented.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
         for box in (self.dtype, self.device, self.length):
-            box.setFixedWidth(theme.px(112))
+            box.setFixedWidth(theme.px(124))
 
 
 def held_bytes(session: Session) -> int:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QSizePolicy
 from app.language import tr
 from app.models.fit.breakdown import holds_words, reason, row_words
 from app.plot.marks import draw_scheme
+from app.quality.words import scheme_words
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.font_face import Face
@@ -26,8 +27,8 @@ MAKE = tr("Make an AWQ checkpoint of this model")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least` pixels of the design; `order` in which they give way where there is no room, 0 never. `words` where it
-    says no more than them."""
+    """`least` pixels of the design, more where its title is wider; `order` in which they give way where there is no
+    room, 0 never. `words` where it says no more than them."""
 
     key: str
     title: str
@@ -68,9 +69,10 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     px = theme.px
     shown = list(COLUMNS)
     room = width - px(BUTTON) - px(GAP)
+    least = {column.key: max(px(column.least), FitHead.face.width(column.title)) for column in COLUMNS}
 
     def needed() -> float:
-        return sum(px(column.least) for column in shown) + px(GAP) * (len(shown) - 1)
+        return sum(least[column.key] for column in shown) + px(GAP) * (len(shown) - 1)
 
     for order in range(1, 7):
         if needed() > room:
@@ -81,7 +83,7 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     each = (spare - sum(extra.values())) / max(1, len(shown) - (2 if bar else 1))
     places, x = {}, 0.0
     for column in shown:
-        wide = px(column.least) + extra.get(column.key, each)
+        wide = least[column.key] + extra.get(column.key, each)
         places[column.key] = (x, wide)
         x += wide + px(GAP)
     return places
@@ -195,7 +197,7 @@ class FitRow(_Columned):
             return [(why, t.warn)]
         parts = [(tr("recommended"), t.accent)] if self.recommended else []
         parts += [(tr("used last"), t.text)] if self.last else []
-        return [*parts, (fit.note or SCHEMES[fit.quantization].sentence, t.secondary)]
+        return [*parts, (fit.note or scheme_words(fit.quantization), t.secondary)]
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -328,4 +330,4 @@ class FitRow(_Columned):
             return ""
         if column is not None and column.key == "bar" and not fit.available:
             return self._bar_words(fit)
-        return f"{SCHEMES[fit.quantization].sentence}\n{row_words(fit, self.room, self.length)}"
+        return f"{scheme_words(fit.quantization)}\n{row_words(fit, self.room, self.length)}"

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.language import tr
 from app.play.setup.memory import ModelBill
+from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
 from app.session.load_progress import LoadStatus
@@ -242,7 +243,7 @@ class ModelPanel(QWidget):
         model = self.quantization.model()
         assert isinstance(model, QStandardItemModel)
         for at, scheme in enumerate(SCHEMES.values()):
-            bill, words = known.get(scheme.name), sentence(scheme.sentence)
+            bill, words = known.get(scheme.name), sentence(scheme_words(scheme.name))
             if bill is not None and bill.available:
                 words += f"\n{tr('Not here: {why}', why=bill.available)}"
             elif bill is not None and bill.fits:

@@ -174,7 +174,7 @@ class TokenCardView(Painted):
 
     def _head(self, painter: QPainter, card: TokenCard, left: float, right: float, y: float) -> float:
         t = theme.current()
-        name, baseline = f"id {card.token:,}", y + theme.px(20) - self.strong.descent
+        name, baseline = tr("id {token:,}", token=card.token), y + theme.px(20) - self.strong.descent
         taken = self.small.width(name)
         self.small.say(painter, right - taken, baseline, name, t.secondary)
         face, color, words = self.small, t.secondary, NO_TEXT
