@@ -26,7 +26,7 @@ PRESETS: dict[str, SamplingParams] = {
     "balanced": SamplingParams(max_tokens=512, temperature=0.7, top_p=0.9, top_k=40),
     "wild": SamplingParams(max_tokens=200, temperature=1.3, top_p=1.0, min_p=0.05),
 }
-OWN = ""
+OWN = tr("own values")
 ALWAYS = ("temperature", "top_p", "max_tokens")  # the others are one click away
 
 
@@ -123,7 +123,7 @@ class SamplingPanel(QWidget):
         if self.preset.count() > len(PRESETS):
             self.preset.removeItem(len(PRESETS))
         if name == OWN:
-            self.preset.addItem(tr("own values"), OWN)
+            self.preset.addItem(OWN, OWN)
         self.preset.set_value(name)
         kept = {name: self.form[name].get() for name in (*IDLE_IN_BEAMS, "beam_width")}  # idle ones too
         storage.settings().setValue(KEY, json.dumps({**asdict(params), **kept}))
