@@ -338,5 +338,5 @@ class QuantizeDialog(Dialog):
 
     def _on_theme(self) -> None:
         self.setMinimumWidth(theme.px(560))
-        self.calibration_facts.setIndent(theme.px(94) + 6)  # under its control
+        self.calibration_facts.setIndent(theme.px(92) + 6)  # under its control
         self._fit()

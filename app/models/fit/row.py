@@ -20,7 +20,7 @@ from app.words import bytes_words
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit
 
-HEIGHT, HEAD, BUTTON, GAP, PAD = 48, 26, 76, 10, 8  # pixels of the design
+HEIGHT, HEAD, BUTTON, GAP, PAD = 48, 26, 86, 10, 8  # pixels of the design
 MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes
 MAKE = tr("Make an AWQ checkpoint of this model")
 
