@@ -121,7 +121,7 @@ class RaceSetup(QFrame):
         endings = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES, *([RACE_SUFFIX] if take else [])))
         title = tr("Open a workload or a race") if take else tr("Open a workload")
         what = tr("Workloads and races") if take else tr("Workloads")
-        filters = [f"{what} ({endings})", f"{tr('All files')} (*)"]
+        filters = [f"{what} ({endings})", tr("All files (*)")]
         ask_path(self, "workload_dialog", title, "compare/folder", take or self.open_file, filters)
 
     # -- inside ---------------------------------------------------------------------------------------------------

@@ -176,7 +176,8 @@ class RunLibrary(QObject):
         if new == path:
             return path
         if new.exists():
-            raise InvalidInput(f"title={title!r}: {tr('another run is called so; choose another title')}")
+            remedy = tr("another run is called so; choose another title")
+            raise InvalidInput(f"title={title!r}: {remedy}")
         try:
             for beside in BESIDE:
                 old = path.with_name(path.name + beside)

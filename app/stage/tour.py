@@ -157,7 +157,7 @@ class Tour(QObject):
         self.live = False
         if why and not self._given_up():
             self._bar.say("")
-            self._bar.point(f"{tr('This scene could not be played.')} {sentence(why)}")
+            self._bar.point(tr("This scene could not be played. {why}", why=sentence(why)))
         if why or self._given_up():
             return
         traces = show.traces()

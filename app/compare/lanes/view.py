@@ -228,7 +228,7 @@ class LaneView(QFrame):
 
     def _repeat(self) -> str:
         repeats = self._race.repeats
-        return f"  ·  {tr('run {n} of {all}', n=self.lane.repeat + 1, all=repeats)}" if repeats > 1 else ""
+        return "  ·  " + tr("run {n} of {all}", n=self.lane.repeat + 1, all=repeats) if repeats > 1 else ""
 
     # -- slots ----------------------------------------------------------------------------------------------------
 

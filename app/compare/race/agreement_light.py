@@ -54,11 +54,11 @@ def parting_words(parting: Parting) -> str:
         place = tr("prompt {prompt}, sample {sample}, token {token}", prompt=prompt, sample=sample, token=token)
     else:
         place = tr("prompt {prompt}, token {token}", prompt=prompt, token=token)
-    words = f"{place}:  {tr('{theirs} instead of {ours}', theirs=theirs, ours=ours)}"
+    words = tr("{place}:  {theirs} instead of {ours}", place=place, theirs=theirs, ours=ours)
     if parting.margin is None:
         return words
     margin = f"{'' if parting.exact else '~'}{parting.margin:.1e}"
-    return f"{words}  ·  {tr('{margin} nats apart', margin=margin)}"
+    return "  ·  ".join((words, tr("{margin} nats apart", margin=margin)))
 
 
 class AgreementLight(QPushButton):

@@ -10,10 +10,11 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What it does in words, any of its `keys`, and what each of them does to a timeline. A gesture of the mouse has no
-    act: the widget hears it itself."""
+    """What it does in words, as a list has them and as they are `said` in a sentence; any of its `keys`, and what each
+    of them does to a timeline. A gesture of the mouse has no act: the widget hears it itself."""
 
     words: str
+    said: str
     keys: tuple[str, ...]
     acts: tuple[Callable[[Any], object], ...] = ()
 
@@ -31,4 +32,4 @@ def heard(keys: Sequence[Key], event: QKeyEvent) -> Callable[[Any], object] | No
 
 def told(keys: Sequence[Key]) -> str:
     """ "A, D: earlier, later. W, S: closer, wider."."""
-    return " ".join(f"{', '.join(key.keys)}: {key.words.lower()}." for key in keys)
+    return " ".join(f"{', '.join(key.keys)}: {key.said}." for key in keys)
