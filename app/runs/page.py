@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget
 
 from app.language import tr
@@ -33,6 +33,7 @@ from engine.library import MOST_SIDES
 NARROWEST = 180  # pixels of the design that the titles have at least
 # of the table, for a column to be shown
 LEAST = {TIMELINE: 560, WHEN: 660, SIZE: 760, REQUESTS: 980, TOKENS: 1060, RUN_TIME: 1120}
+NATIVE = QKeySequence.SequenceFormat.NativeText
 TELL_MS = 200  # between two looks at what was read meanwhile
 EMPTY = tr("Every run with a prompt, and every race, is kept here by itself.")
 SEARCH = tr("Search   tag:talk  mode:static  is:race")
@@ -105,7 +106,7 @@ class RunsPage(Page):
             act = self.exports.addAction(f"{sentence(kind.words)} …")
             act.triggered.connect(lambda checked=False, what=what: self.export_asked.emit(what, self._paths()))
         self.open_button = button("runs_open", tr("Open"), self.open_current, role="primary", tip=tr("Enter"))
-        self.compare_button = button("runs_compare", tr("Compare on one clock"), self._on_compare, tip="Ctrl+K")
+        self.compare_button = button("runs_compare", tr("Compare on one clock"), self._on_compare)
         self.export_button = button("runs_export", tr("Export"))
         self.export_button.setMenu(self.exports)
         self.more_button = button("runs_more", tr("More"), said=tr("More to do with the run"))
@@ -135,12 +136,12 @@ class RunsPage(Page):
     def _menu(self) -> QMenu:
         menu = QMenu(self)
         for action, keys in (
-            (self.rename_action, "F2"),
-            (self.tag_action, ""),
-            (self.pin_action, ""),
-            (self.delete_action, "Del"),
+            (self.rename_action, QKeySequence("F2")),
+            (self.tag_action, self.tag_action.shortcut()),
+            (self.pin_action, self.pin_action.shortcut()),
+            (self.delete_action, QKeySequence("Del")),
         ):
-            shown = menu.addAction(action.text() + (f"\t{keys}" if keys else f"\t{action.shortcut().toString()}"))
+            shown = menu.addAction(f"{action.text()}\t{keys.toString(NATIVE)}")
             shown.triggered.connect(action.trigger)
             action.changed.connect(lambda shown=shown, action=action: shown.setEnabled(action.isEnabled()))
         return menu
@@ -206,7 +207,8 @@ class RunsPage(Page):
         self.compare_action.setEnabled(comparable)
         self.compare_button.setEnabled(comparable)
         why = tr("Select two to {most} runs; a race has its lanes already.", most=MOST_SIDES)
-        self.compare_button.setToolTip("Ctrl+K" if comparable else f"{why} Ctrl+K")
+        keys = self.compare_action.shortcut().toString(NATIVE)
+        self.compare_button.setToolTip(keys if comparable else f"{why} {keys}")
         self.export_button.setEnabled(bool(rest) and (one or len(runs) == len(chosen)))
         self.rename_action.setEnabled(one and bool(rest))
         self.tag_action.setEnabled(bool(chosen) and all(e.facts is not None for e in chosen))

@@ -43,7 +43,7 @@ class MachinePanel(InsightPanel):
 
     def facts(self) -> Facts:
         known, readings = self.readings.known(), self.readings
-        columns = (tr("time s"), *(f"{reading.title} {reading.unit}" for reading in known))
+        columns = (tr("time s"), *(f"{reading.title} {reading.unit_title}" for reading in known))
         last = readings.place_at(self.scope.moment) + 1
         first = max(0, last - ROWS)
         values = [readings.values(reading)[first:last].tolist() for reading in known]

@@ -27,6 +27,10 @@ class Reading:
     def of_gpu(self) -> bool:
         return self.field.startswith("gpu_")
 
+    @property
+    def unit_title(self) -> str:
+        return tr("bytes") if self.unit == "bytes" else self.unit
+
     def figure(self, value: float) -> tuple[str, str]:
         """A number and its unit: "183", "%"."""
         if math.isnan(value):

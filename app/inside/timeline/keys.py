@@ -18,6 +18,12 @@ class Key:
     keys: tuple[str, ...]
     acts: tuple[Callable[[Any], object], ...] = ()
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the keyboard calls its keys."""
+        native = QKeySequence.SequenceFormat.NativeText
+        return tuple(QKeySequence(name).toString(native) for name in self.keys) if self.acts else self.keys
+
 
 def heard(keys: Sequence[Key], event: QKeyEvent) -> Callable[[Any], object] | None:
     """What a pressed key does; None where it is nobody's."""
@@ -32,4 +38,4 @@ def heard(keys: Sequence[Key], event: QKeyEvent) -> Callable[[Any], object] | No
 
 def told(keys: Sequence[Key]) -> str:
     """ "A, D: earlier, later. W, S: closer, wider."."""
-    return " ".join(f"{', '.join(key.keys)}: {key.said}." for key in keys)
+    return " ".join(f"{', '.join(key.titles)}: {key.said}." for key in keys)

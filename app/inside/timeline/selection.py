@@ -14,7 +14,7 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 SELECTION_KEYS = (
-    Key(tr("Select a stretch"), tr("select a stretch"), ("Shift+Drag",)),
+    Key(tr("Select a stretch"), tr("select a stretch"), (tr("Shift+Drag"),)),
     Key(
         tr("Select step by step"),
         tr("select step by step"),
