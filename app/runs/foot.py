@@ -24,6 +24,7 @@ class Foot(QWidget):
         self._library = library
         self.words = Line("runs_disk", size=12)
         self.limit = sized(DropDown("runs_limit", LIMITS, tr("Limit of the disk that runs take")), least_width=104)
+        self.limit.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
         self.limit.setToolTip(TIP)
         self.limit.set_value(library.limit)
         self.setLayout(zoomed(row((self.words, 1), label(tr("Limit"), "secondary"), self.limit), spacing=8))

@@ -27,7 +27,7 @@ class ReplayBar(QFrame):
         named(self, "replay_bar", "panel")
         self._race = race
         tip = tr("Play all lanes together from the start (Space)")
-        self.button = sized(button("replay_button", REPLAY, race.toggle, tip=tip), width=104)
+        self.button = sized(button("replay_button", REPLAY, race.toggle, tip=tip), least_width=104)
         self.slider = Slider("replay_slider", tr("Moment of the replay"), STEPS)
         self.time = sized(label("", "secondary", "replay_time"), width=120)
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
