@@ -71,7 +71,7 @@ class ShortcutsDialog(Dialog):
         words = text.lower().split()
         for heading, lines in self._groups:
             for line, shortcut in lines:
-                hay = f"{shortcut.words} {' '.join(shortcut.keys)}".lower()
+                hay = f"{shortcut.words} {' '.join(map(_native, shortcut.keys))}".lower()
                 line.setVisible(all(word in hay for word in words))
             heading.setVisible(any(not line.isHidden() for line, _ in lines))
         self.empty.say(
@@ -79,9 +79,14 @@ class ShortcutsDialog(Dialog):
         )
 
 
+def _native(key: str) -> str:
+    """As it is written on the keyboard; what is no key as it is."""
+    return QKeySequence(key).toString(NATIVE) or key
+
+
 def _line(shortcut: Shortcut) -> QWidget:
-    keys = [label(key, "key") for key in shortcut.keys]
-    made = held(row((label(shortcut.words, "secondary"), 1), *keys, spacing=4))
-    keys_said = f" {tr('or')} ".join(shortcut.keys)
-    made.setAccessibleName(f"{shortcut.words}: {keys_said}")
+    keys = [_native(key) for key in shortcut.keys]
+    made = held(row((label(shortcut.words, "secondary"), 1), *(label(key, "key") for key in keys), spacing=4))
+    either = " " + tr("or") + " "
+    made.setAccessibleName(f"{shortcut.words}: {either.join(keys)}")
     return made

@@ -288,7 +288,8 @@ class MainWindow(QMainWindow):
             self.compare.setup.choose_file(self.open_path)
             return
         title = tr("Open a model (its config.json), a run, a race or a file of prompts")
-        filters = (f"{tr('Models, runs and prompts')} (*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS})", tr("All files (*)"))
+        endings = f"*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS}"
+        filters = tr("Models, runs and prompts ({endings})", endings=endings), tr("All files (*)")
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
     def _race(self) -> RaceSession | None:

@@ -64,7 +64,7 @@ class Notices(QObject):
             "error",
             tr("The engine has stopped"),
             kept,
-            details=f"{tr('run file: {file}', file=self._session.run_file)}\n\n{self._session.stacks}".strip(),
+            details="\n\n".join((tr("run file: {file}", file=self._session.run_file), self._session.stacks)).strip(),
             action=(tr("Restart"), lambda: self._session.start(self._session.restart())),
         )
 

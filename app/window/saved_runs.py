@@ -66,7 +66,7 @@ class SavedRuns(QObject):
 
     def ask(self, parent: QWidget, take: Callable[[str], object]) -> None:
         """Lets a person choose one, or a race."""
-        filters = f"{tr('Runs and races')} (*{RUN_SUFFIX} *{RACE_SUFFIX})", tr("All files (*)")
+        filters = tr("Runs and races ({endings})", endings=f"*{RUN_SUFFIX} *{RACE_SUFFIX}"), tr("All files (*)")
         ask_path(parent, "run_dialog", tr("Open a saved run or race"), storage.runs(), take, filters)
 
     def open(self, path: Path) -> None:
