@@ -163,6 +163,26 @@ def graph_words(graph: int, rows: int, tokens: int = 0) -> str:
     return trn("replayed a graph of {count:,} row", "replayed a graph of {count:,} rows", graph)
 
 
+def mode_words(mode: str) -> str:
+    """What a batching mode does, as the engine says it."""
+    match mode:
+        case "recompute":
+            return tr("no KV cache: one request at a time, its whole sequence computed again for every token")
+        case "sequential":
+            return tr("one request at a time over a contiguous KV cache")
+        case "static":
+            return tr("N requests join together and leave together; rows that are done wait for the longest")
+        case "dynamic":
+            return tr("as static, but a batch also starts when its first request has waited long enough")
+        case "continuous-padded":
+            return tr("requests join and leave at every step; one contiguous cache, padded to the longest")
+        case "continuous":
+            return tr("paged KV cache; requests join and leave at every step; prefill and decode in separate steps")
+        case "chunked":
+            return tr("paged KV cache; decodes and chunks of prompts share the token budget of one step")
+    raise KeyError(mode)
+
+
 def export_words(what: str) -> str:
     """What the window calls a kind of file that a run is written as: one of the engine's kinds of export."""
     return {

@@ -10,7 +10,7 @@ from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layouts import column
-from app.words import sentence
+from app.words import mode_words, sentence
 from engine import EngineConfig, ModelSpec
 from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
@@ -55,8 +55,8 @@ def devices() -> list[tuple[str, object]]:
 
 def mode_fields(name: str) -> list[Field]:
     mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
-    for i, words in enumerate(MODES.values()):
-        mode.setItemData(i, f"{sentence(words)}.", Qt.ItemDataRole.ToolTipRole)
+    for i, each in enumerate(MODES):
+        mode.setItemData(i, f"{sentence(mode_words(each))}.", Qt.ItemDataRole.ToolTipRole)
     running = Number(f"{name}_running", 1, 4096, 64)
     wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
     join = Number(f"{name}_join", 1, 10_000, 1, least=tr("at every step"))
@@ -146,7 +146,7 @@ class ConfigForm(QWidget):
             row.setVisible(self[name].counts(mode) and not hidden.get(name, False))
         self._shown = mode, drafts
         self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
-        self.sentence.say(f"{sentence(MODES[mode])}.")
+        self.sentence.say(f"{sentence(mode_words(mode))}.")
 
     def _on_edited(self) -> None:
         if (self["mode"].get(), self["speculation"].get()) != self._shown:
