@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 LANGUAGE = "qaa"  # reserved by ISO 639 for who needs one of his own
@@ -52,7 +53,7 @@ def speak_it(folder: Path) -> None:
     write_catalog(folder / "languages")
     catalog.FOLDER = folder / "languages"
     storage.settings().setValue(CHOSEN.key, LANGUAGE)
-
+    import_module("app.window")  # which chooses it
     assert catalog.spoken() == LANGUAGE
 
 
