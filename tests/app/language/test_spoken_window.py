@@ -12,11 +12,8 @@ import pytest
 from tests.app.language.pseudo_window import accented
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = (
-    "app.window",
-    "app.desktop",
-    "app.playback",
-)  # those that are held to it: in the end app.play, app.chat and the others too
+ROOMS = "desktop playback window".split()
+"""Packages of the app that are held to it; the others are to join them."""
 WORD = re.compile(r"[A-Za-z]{2,}")
 NAMES = re.compile(
     r"\b(Batchscope|CPU|GPU|KV|TTFT|TPOT|HF_HUB_OFFLINE|d_model|LlamaForCausalLM|apache|demo"  # names
@@ -74,7 +71,7 @@ def left_over(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_word_of_a_room_has_been_through_a_catalog(room: str, read: list[tuple[str, ...]]) -> None:
-    texts = [(kind, name, what, text) for place, kind, name, what, text in read if place == room]
+    texts = [(kind, name, what, text) for place, kind, name, what, text in read if place == f"app.{room}"]
     assert texts, "nothing was on show"
     plain = {(kind, name, what, text) for kind, name, what, text in texts if WORD.search(left_over(name, text))}
     assert not plain
