@@ -48,14 +48,14 @@ def make_application() -> QApplication:
     app.setQuitOnLastWindowClosed(False)
     if app.findChild(Applied) is None:
         Applied(app)
-    if app.findChild(QTranslator) is None:
+    if spoken() != "en" and app.findChild(QTranslator) is None:
         _translate_qt(app)
     style_sheet.apply(app)
     return app
 
 
 def _translate_qt(app: QApplication) -> None:
-    """Qt's own words, of its dialogs and keys, are in the language that is spoken; Qt's are English of themselves."""
+    """Qt's own words, of its dialogs and of keys, in the language that is spoken."""
     translator = QTranslator(app)
     if translator.load(f"qtbase_{spoken()}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         app.installTranslator(translator)
