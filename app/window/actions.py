@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def page_action(title: str) -> str:
-    """What goes to a page is called; and its keys."""
+    """What going to a page is called, and so are the keys of that page."""
     return tr("{page} page", page=title)
 
 

@@ -47,12 +47,10 @@ class FileWork(QObject):
 
     def _on_progress(self, status: LoadStatus) -> None:
         counts = {"done": status.done, "total": status.total}
-        pictures = status.stage == "drawing"
-        self._tell(
-            tr("{done:,} of {total:,} pictures", **counts)
-            if pictures
-            else tr("{done:,} of {total:,} records", **counts)
-        )
+        if status.stage == "drawing":
+            self._tell(tr("{done:,} of {total:,} pictures", **counts))
+        else:
+            self._tell(tr("{done:,} of {total:,} records", **counts))
 
     def _on_ended(self, outcome: Outcome) -> None:
         if outcome.error:
