@@ -168,7 +168,7 @@ def captured_words(header: Header) -> str:
     graphs, words = header.graphs, []
     if not header.model.device.startswith("cuda"):
         machine = header.machine
-        kernels = [tr("{kind} kernels", kind=kind) for kind in machine.kernels.split(":")[:1] if kind]
+        kernels = [_kernels(kind) for kind in machine.kernels.split(":")[:1] if kind]
         words.append(", ".join((trn("{count:,} thread", "{count:,} threads", machine.threads), *kernels)))
     if graphs:
         words.append(tr("Decode graphs: {sizes}", sizes=_rows(graphs)))
@@ -179,6 +179,16 @@ def captured_words(header: Header) -> str:
     elif graphs and header.mixed_off:
         words.append(tr("Mixed graphs: off, {why}", why=header.mixed_off))
     return "\n".join(words)
+
+
+def _kernels(kind: str) -> str:
+    match kind:
+        case "compiled":
+            return tr("compiled kernels")
+        case "torch's":
+            return tr("torch's kernels")
+        case _:
+            return tr("{kind} kernels", kind=kind)
 
 
 def _rows(sizes: tuple[int, ...]) -> str:
