@@ -35,6 +35,7 @@ class Keeper:
         self._makers: dict[int, threading.Thread] = {}
         self._failed: dict[int, Exception] = {}
         self._replicas = replicas
+        self._quiet: dict[Replica, float] = {}  # seconds; a halt of this process, as of a frozen container, is no time
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
     def made(self, place: int) -> EngineFace:
@@ -88,11 +89,16 @@ class Keeper:
             engine: Any = replica.engine
             if not engine.alive:
                 self._lost(replica)
-            elif getattr(engine, "silence", 0.0) > SILENCE:
+            elif replica.silent and self._long_quiet(replica):
                 log.warning("%s said nothing for %.0f s and is ended", replica.name, SILENCE)
                 engine.kill()
             elif (old := len(engine.trace.records) - KEPT) > KEPT:
                 engine.trace.forget(old)
+
+    def _long_quiet(self, replica: Replica) -> bool:
+        self._quiet = {r: seconds for r, seconds in self._quiet.items() if r.silent}
+        self._quiet[replica] = self._quiet.get(replica, 0.0) + GLANCE
+        return self._quiet[replica] > SILENCE
 
     def _lost(self, replica: Replica) -> None:
         if replica.gone:

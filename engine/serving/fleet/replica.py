@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.core.face import EngineFace
+from engine.core.process import PULSE
 from engine.serving.fleet.flight import Flight
 from engine.serving.fleet.holdings import Holdings
 from engine.trace.column import Array
@@ -45,6 +46,11 @@ class Replica:
     @property
     def open(self) -> int:
         return sum(flight.stream.samples - len(flight.stream.ended) for flight in self.flights.values())
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has missed its signs of life: nobody should be sent there."""
+        return bool(getattr(self.engine, "silence", 0.0) > 3 * PULSE)
 
     @property
     def about(self) -> dict[str, Any]:

@@ -116,6 +116,7 @@ class Traffic:
 
     def _route(self, flight: Flight) -> Replica | None:
         living, size = self.living, self._one.config.block_size
+        living = [replica for replica in living if not replica.silent] or living
         if not living:
             return None
         known = [

@@ -13,7 +13,7 @@ import pytest
 from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.core import Completion
 from engine.serving import ServingSettings
-from engine.serving.fleet import Fleet, local_fleet
+from engine.serving.fleet import Fleet, keeper, local_fleet
 from engine.trace import Ended, FinishReason, Header, Notice, Step, Submitted
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
@@ -157,6 +157,24 @@ def test_a_request_that_is_cancelled_while_it_moves_ends_as_cancelled(fleet: Fle
     assert {s.result(timeout=30).finish_reason for s in streams} == {FinishReason.CANCELLED}
     until(lambda: not fleet.state["open"] and whole(fleet))
     until(lambda: sum(r.counts["running"] for r in fleet.living) == 0)
+
+
+def test_a_replica_that_hangs_is_sent_nobody_and_is_ended(
+    fleet: Fleet, alone: EngineProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "SILENCE", 0.5)  # after three seconds without a sign of life
+    until(lambda: whole(fleet))
+    params = SamplingParams(max_tokens=300, seed=3, ignore_eos=True)
+    want, deaths = undisturbed(alone, [story(9)], [params])[0], fleet.state["deaths"]
+    stream = fleet.submit(story(9), params)
+    until(lambda: len(stream.deltas) > 20)
+    hung = busiest(fleet)
+    os.kill(hung.about["process"], signal.SIGSTOP)
+    until(lambda: hung.silent)
+    assert fleet.submit("Once", SamplingParams(max_tokens=2, seed=1)).result(timeout=30).finish_reason == "length"
+    assert said(stream.results(timeout=30)) == said(want)
+    assert fleet.state["deaths"] == deaths + 1
+    until(lambda: whole(fleet))
 
 
 @pytest.mark.parametrize(("prompt", "params", "names"), [
