@@ -88,14 +88,15 @@ class TimelineMarks:
     some 16 bytes a step."""
 
     def __init__(self) -> None:
-        self._chosen: float | None = None
+        self.chosen: float | None = None
         self.clear()
 
     def clear(self, threshold: float | None = None) -> None:
         """Forgets everything: another trace begins, or the same again. `threshold`: seconds from which on a gap is a
         stall; None: four times the median."""
-        self._chosen = threshold
+        self.chosen = threshold
         self._floor, self._steps = (LEAST if threshold is None else threshold), 0
+        self._highest = self._floor
         self._marks, self._stalls, self._slots = Marks(), Stalls(), _Slots()
         self._late = 0.0
         self._kinds = [0] * len(Mark)
@@ -122,8 +123,9 @@ class TimelineMarks:
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
         self._steps += 1
-        if self._chosen is None and self._steps % AGAIN == 0:
+        if self.chosen is None and self._steps % AGAIN == 0:
             self._floor = max(LEAST, KEPT_MEDIANS * self.median)
+            self._highest = max(self._highest, self._floor)
         if len(step.preempted):
             self._preempt(step, begin)
         back = step.swap_event == SwapEvent.IN
@@ -180,7 +182,11 @@ class TimelineMarks:
     @property
     def threshold(self) -> float:
         """Seconds: longer gaps are stalls."""
-        return max(LEAST, MEDIANS * self.median) if self._chosen is None else self._chosen
+        return max(LEAST, MEDIANS * self.median) if self.chosen is None else self.chosen
+
+    def knows(self, threshold: float | None) -> bool:
+        """Whether all gaps were kept that are longer than a threshold; None: than the one by the median."""
+        return self.chosen is threshold is None or (threshold is not None and threshold >= self._highest)
 
     def waits(self, begin: float, end: float) -> tuple[Array, Array]:
         """The TTFTs and the gaps between tokens that were over in `(begin, end]`, in seconds."""
