@@ -145,7 +145,7 @@ class SavedRuns(QObject):
         """Shows a run that is in memory; `path` is where it is kept."""
         self.path, self._mentioned = path, []
         if isinstance(trace.records, FiledLog):
-            trace.records.changed = lambda: self._changed.emit(path)
+            trace.records.changed = lambda words: self._changed.emit(path)
         self._bridge.show(trace)
         self._bridge.scope.seek((trace.origin or 0.0) + busiest([trace]))
         self._tell_run(path)

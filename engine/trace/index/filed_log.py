@@ -33,8 +33,9 @@ def checksum(rows: Iterable[Row]) -> int:
 
 
 class FiledLog(Log):
-    """A whole run, of which the `columns` are known. `sums` are the checksums of its chunks: a record is given only
-    when those around it are still as they were; else `changed` is called, and InvalidInput raised.
+    """A whole run, of which the `columns` are known. `sums` are the checksums of its chunks: where a record or one near
+    it is no longer as it was, `changed` is called with words for it, once; by itself it raises InvalidInput. Where it
+    does not, records are given as they are now. Raises InvalidInput at one that cannot be read.
 
     Any thread may read. The file stays open as long as this log is there.
     """
@@ -46,7 +47,8 @@ class FiledLog(Log):
         self._length = len(self.times)
         self.path, self._sums = path, sums
         self._older = Older(version) if version < VERSION else None
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[str], None] = _refuse
+        self._told = False
         self._chunks: OrderedDict[int, list[Row | Record]] = OrderedDict()
         self._reading = threading.Lock()
         stack = contextlib.ExitStack()
@@ -82,18 +84,29 @@ class FiledLog(Log):
                 self._chunks.move_to_end(number)
             record = chunk[at]
             if isinstance(record, tuple):
-                record = chunk[at] = decode(record[1], record[2], self._older)
+                try:
+                    record = chunk[at] = decode(record[1], record[2], self._older)
+                except ValueError as error:
+                    raise InvalidInput(f"{self.path} cannot be read any more: {error}") from error
         return record
 
     def _chunk(self, number: int) -> list[Row | Record]:
         begin, end = number * CHUNK, min((number + 1) * CHUNK, self._length)
+        words = f"{self.path} has changed since it was opened; open it again"
+        rows: list[Row] = []
         try:
-            rows: list[Row] = self._db.execute(_SELECT, (begin, end)).fetchall()
-            same = [row[0] for row in rows] == list(range(begin, end)) and checksum(rows) == int(self._sums[number])
+            rows = self._db.execute(_SELECT, (begin, end)).fetchall()
+            same = checksum(rows) == int(self._sums[number])
         except (sqlite3.Error, OSError, AttributeError, TypeError):  # what was text and bytes is something else
             same = False
-        if not same:
-            told, self.changed = self.changed, lambda: None
-            told()
-            raise InvalidInput(f"{self.path} has changed since it was opened; open it again")
+        whole = [row[0] for row in rows] == list(range(begin, end))
+        if not (same and whole or self._told):
+            self.changed(words)
+            self._told = True
+        if not whole:
+            raise InvalidInput(words)
         return list(rows)
+
+
+def _refuse(words: str) -> None:
+    raise InvalidInput(words)

@@ -84,8 +84,10 @@ class Freezer:
         kind = type(value)
         if kind in (dict, Counter):
             return ["d" if kind is dict else "c", self._items(list(value)), self._items(list(value.values()))]
-        if kind in (list, set):
-            return ["l" if kind is list else "s", self._items(list(value))]
+        if kind is list:
+            return ["l", self._items(value)]
+        if kind is set:
+            return ["s", self._items(sorted(value))]
         if kind is deque:
             return ["q", self._items(list(value)), value.maxlen]
         if kind is array:
@@ -179,7 +181,7 @@ class Thawer:
     def _fill(self, made: Any, node: list[Any]) -> None:
         match node:
             case ["d" | "c", keys, values]:
-                made.update(zip(self._items(keys), self._items(values), strict=True))
+                made.update(dict(zip(self._items(keys), self._items(values), strict=True)))
             case ["l" | "q", items, *_]:
                 made.extend(self._items(items))
             case ["s", items]:
