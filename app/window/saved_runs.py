@@ -15,7 +15,7 @@ from app.session.long_work import LongWork, Outcome
 from app.session.session import LONG, Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
-from app.window.index.indexes import RunIndexes
+from app.window.index.indexes import TraceIndexes
 from app.words import back_words, sentence
 from engine import InvalidInput, Trace, load_trace
 from engine.compare import RACE_SUFFIX
@@ -54,7 +54,7 @@ class SavedRuns(QObject):
         self._work: LongWork | None = None  # that reads a file
         self._grows: Trace | None = None  # on show while it is read
         self._mentioned: list[str] = []
-        self.indexes = RunIndexes(session, self)
+        self.indexes = TraceIndexes(session, self)
         self.indexes.built.connect(self._on_index)
         self._changed.connect(self._on_changed, Qt.ConnectionType.QueuedConnection)
         session.submitted.connect(self._on_submitted)

@@ -13,7 +13,7 @@ from engine import Trace
 from engine.jobs import run_job
 
 
-class RunIndexes(QObject):
+class TraceIndexes(QObject):
     """A run that the session has written gets one when its file is closed, any other when it is asked for; one after
     another, as nothing waits for them. What cannot be made is left out: the run is read as if there were none."""
 
@@ -28,7 +28,7 @@ class RunIndexes(QObject):
 
     def open(self, path: Path) -> Trace | None:
         """The run of a file, whole; None where it must be read. From any thread; takes a tenth of a second or two."""
-        return indexes(storage.data()).open(path)
+        return indexes(storage.indexes()).open(path)
 
     @property
     def busy(self) -> bool:
@@ -37,11 +37,11 @@ class RunIndexes(QObject):
 
     def file(self, path: Path) -> Path:
         """Where a run's index is, or would be."""
-        return indexes(storage.data()).file(path)
+        return indexes(storage.indexes()).file(path)
 
     def drop(self, path: Path) -> None:
         """The run's index is none any more."""
-        indexes(storage.data()).drop(self.file(path))
+        indexes(storage.indexes()).drop(self.file(path))
 
     def ask(self, path: Path) -> None:
         """Has an index made of a long run, unless it has one, or there is no process to make it."""
@@ -58,10 +58,10 @@ class RunIndexes(QObject):
     def _next(self) -> None:
         if self._work is not None or not self._waiting:
             return
-        path, data = self._waiting[0], storage.data()
+        path = self._waiting[0]
         work = self._work = LongWork(self._session, self)
         work.ended.connect(lambda outcome: self._on_ended(work, path, outcome))
-        told = {"run": str(path), "data": str(data)}
+        told = {"run": str(path), "indexes": str(storage.indexes())}
         work.start(lambda report, cancelled: run_job("app.window.index.job:build", told, report, cancelled, light=True))
 
     def _on_ended(self, work: LongWork, path: Path, outcome: Outcome) -> None:

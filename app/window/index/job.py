@@ -11,7 +11,7 @@ EVERY = 0.2  # seconds between two words of progress
 
 
 def build(arguments: dict[str, str], report: Report) -> str:
-    """Reads `run` and keeps its index in the app's `data`; gives its file. It takes what time nobody else needs."""
+    """Reads `run` and keeps its index in the folder `indexes`; gives its file. It takes what time nobody else needs."""
     os.nice(19)
     told = 0.0
 
@@ -22,4 +22,4 @@ def build(arguments: dict[str, str], report: Report) -> str:
             told = now
             report(LoadProgress("reading", done, total))
 
-    return str(indexes(Path(arguments["data"])).build(Path(arguments["run"]), WindowReaders(), tell))
+    return str(indexes(Path(arguments["indexes"])).build(Path(arguments["run"]), WindowReaders(), tell))

@@ -23,12 +23,11 @@ MODULES = (  # that define what these keep
     *("app.inside.timeline.runs", "app.inside.timeline.steps", "app.play.charts.series"),
 )
 PACKAGES = ("app.inside", "app.play.charts.series", "app.window.index")
-FOLDER = "indexes"  # in the app's data
 
 
-def indexes(data: Path) -> IndexFolder:
-    """The indexes that the app keeps in its folder."""
-    return IndexFolder(data / FOLDER, MODULES, PACKAGES)
+def indexes(folder: Path) -> IndexFolder:
+    """The indexes that the app keeps in a folder."""
+    return IndexFolder(folder, MODULES, PACKAGES)
 
 
 class WindowReaders:

@@ -100,7 +100,7 @@ class FiledLog(Log):
         except (sqlite3.Error, OSError, AttributeError, TypeError):  # what was text and bytes is something else
             same = False
         whole = [row[0] for row in rows] == list(range(begin, end))
-        if not (same and whole or self._told):
+        if not ((same and whole) or self._told):
             self.changed(words)
             self._told = True
         if not whole:

@@ -30,6 +30,12 @@ OWN = (  # modules whose objects are kept
 _SELECT = "select seq, kind, data from records where seq >= ? and seq < ? order by seq"
 
 
+def forget_index(folder: Path, path: Path) -> None:
+    """Removes the index of a run that is deleted next, where it has one."""
+    with contextlib.suppress(OSError):
+        (folder / f"{kept.identity(path)}{kept.SUFFIX}").unlink(missing_ok=True)
+
+
 class Readers(Protocol):
     """Who reads all records of a run."""
 
@@ -105,7 +111,7 @@ class IndexFolder:
                     notices += [record for record in records if isinstance(record, Notice)]
                     trace.forget(len(trace.records))
                     report(len(trace.records), total)
-            whole = {"origin": trace.origin, "end": trace.end, "samples": trace.samples}
+            whole: dict[str, Any] = {"origin": trace.origin, "end": trace.end, "samples": trace.samples}
             whole |= {"header": trace.header, "open": trace.open, "notices": notices, "begun": begun}
             log = {"version": version, "sums": np.array(sums), **trace.records.columns}
             known: dict[str, Any] = {**readers.known(), "trace": whole, "log": log, "last_run": None}

@@ -77,7 +77,9 @@ def write(file: Path, key: bytes, head: dict[str, Any], known: dict[str, Any], k
     """Keeps what is known beside `head`; returns the file's bytes. Raises OSError and TypeError."""
     freezer = Freezer(kinds, adapters)
     tree = freezer.freeze(known)
-    table, pieces, at = [], [], 0
+    table: list[Any] = []
+    pieces: list[Any] = []
+    at = 0
     for each in freezer.arrays:
         data = np.ascontiguousarray(each)
         table.append([data.dtype.str, list(each.shape), at])

@@ -68,21 +68,22 @@ def unpack_view(packed: bytes, clock: Array) -> RequestView:
         size = np.dtype(code).itemsize * length
         head["prompt_ids"] = freeze(np.frombuffer(rest[:size], code))
         rest = rest[size:]
-        params = {k: tuple(v) if isinstance(v, list) else v for k, v in head.pop("params").items()}
+        params: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in head.pop("params").items()}
         samples = []
         for told in head.pop("samples"):
-            columns = []
+            columns: dict[str, Any] = {}
             for name, (code, length) in zip(COLUMNS, told.pop("columns"), strict=True):
-                column = array(code)
+                column: array[Any] = array(code)
                 size = length * (4 if name in TIMES else column.itemsize)
                 part, rest = rest[:size], rest[size:]
                 if name in TIMES:
-                    part = clock[np.cumsum(np.frombuffer(part, np.int32))].tobytes()
-                column.frombytes(part)
-                columns.append(column)
+                    column.frombytes(clock[np.cumsum(np.frombuffer(part, np.int32))].tobytes())
+                else:
+                    column.frombytes(part)
+                columns[name] = column
             reason, text = told.pop("reason"), told.pop("text")
             told |= {"state": State(told["state"]), "reason": FinishReason(reason) if reason else None}
-            samples.append(SampleView(**told, parts=[text] if text else [], **dict(zip(COLUMNS, columns, strict=True))))
+            samples.append(SampleView(**told, parts=[text] if text else [], **columns))
         messages = tuple(head.pop("messages"))
         return RequestView(**head, params=SamplingParams(**params), messages=messages, samples=samples)
     except Exception as error:  # damaged bytes can be anything
@@ -138,4 +139,4 @@ def _unpack(index: RequestIndex, told: dict[str, Any]) -> None:
     index.restore(KeptRequests(requests, ends, data, told["clock"]), told["submitted"], told["ids"])
 
 
-REQUESTS = {RequestIndex: Adapter(_pack, _unpack)}
+REQUESTS: dict[type, Adapter] = {RequestIndex: Adapter(_pack, _unpack)}

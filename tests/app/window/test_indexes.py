@@ -18,8 +18,9 @@ from app.inside.insights import INSIGHTS
 from app.inside.kv_map.state import FIELDS, KvState, Requests
 from app.inside.memory.history import MemoryHistory
 from app.playback.scope import Scope
+from app.runs.trash import Trash
 from app.window import saved_runs
-from app.window.index.indexes import RunIndexes
+from app.window.index.indexes import TraceIndexes
 from app.window.index.readers import MODULES, WindowReaders, indexes
 from app.window.main_window import MainWindow
 from engine import Engine, EngineConfig, InvalidInput, SamplingParams, Submission, Trace, load_trace, save_trace
@@ -34,6 +35,7 @@ from engine.trace import (
     Submitted,
     TallyIndex,
     TraceWriter,
+    forget_index,
     measure,
 )
 from engine.trace.index.folder import OWN
@@ -219,7 +221,7 @@ def test_every_panel_shows_what_it_would_have_read(qtbot: QtBot, kept: IndexFold
 
 
 def test_a_damaged_index_is_none(kept: IndexFolder, runs: dict[str, Path], tmp_path: Path) -> None:
-    own, run, draw = indexes(tmp_path), runs["searched"], random.Random(0)
+    own, run, draw = indexes(tmp_path / "indexes"), runs["searched"], random.Random(0)
     shutil.copytree(kept.folder, own.folder)
     file = own.file(run)
     whole = file.read_bytes()
@@ -270,7 +272,7 @@ def test_a_run_that_was_killed_has_one(runs: dict[str, Path], tmp_path: Path) ->
     for ending in ("", "-wal"):
         shutil.copyfile(f"{live}{ending}", f"{killed}{ending}")
     writer.close()
-    own = indexes(tmp_path)
+    own = indexes(tmp_path / "indexes")
     own.build(killed, WindowReaders(), lambda done, total: None)
     found = opened(own, killed)
     assert [encode(record) for record in found.records] == [encode(record) for record in load_trace(killed).records]
@@ -281,7 +283,7 @@ def test_a_run_that_was_killed_has_one(runs: dict[str, Path], tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_files_of_earlier_formats_have_one_where_their_records_stand_alone(tmp_path: Path, number: int) -> None:
-    path, own = unpacked(tmp_path, number), indexes(tmp_path)
+    path, own = unpacked(tmp_path, number), indexes(tmp_path / "indexes")
     if number < 3:
         with pytest.raises(InvalidInput, match=f"format {number}"):
             own.build(path, WindowReaders(), lambda done, total: None)
@@ -302,6 +304,20 @@ def test_the_indexes_used_longest_ago_make_room(kept: IndexFolder, runs: dict[st
         time.sleep(0.01)
     make_room(own.folder, sum(file.stat().st_size for file in files[2:]))
     assert [file.exists() for file in files] == [False, False, True, True]
+
+
+def test_a_run_that_is_deleted_for_good_takes_its_index_along(
+    kept: IndexFolder, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(kept.folder, tmp_path / "some")
+    own, run = indexes(tmp_path / "some"), Path(shutil.copy(runs["padded"], tmp_path / "a run.bsrun"))
+    trash = Trash(tmp_path / "trash", lambda path: forget_index(own.folder, path))
+    trashed = trash.take(run)
+    assert own.open(trash.give_back(trashed)) is not None
+    trash.take(run)
+    trash.empty()
+    assert not own.file(runs["padded"]).exists()
+    assert own.open(runs["swapped"]) is not None
 
 
 # -- in the window ------------------------------------------------------------------------------------------------
@@ -353,7 +369,7 @@ def test_a_long_run_is_whole_at_once_when_it_is_opened_again(
 def test_a_file_that_changes_while_its_index_is_on_show_is_read_anew(
     qtbot: QtBot, window: MainWindow, long_run: Path
 ) -> None:
-    folder: RunIndexes = window.runs.indexes
+    folder: TraceIndexes = window.runs.indexes
     with qtbot.waitSignal(folder.built, timeout=WAIT):
         folder.ask(long_run)
     window.open_path(long_run)
