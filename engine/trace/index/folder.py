@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sqlite3
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,7 +75,7 @@ class IndexFolder:
         try:
             known = kept.read(file, kept.key_of(self.folder), self._head(), self._kinds(), REQUESTS)
             trace = Trace.indexed(self._log(path, known), known)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (sqlite3.Error, OSError, ValueError, TypeError, KeyError, AttributeError):
             self.drop(file)
             return None
         with contextlib.suppress(OSError):
@@ -120,7 +121,7 @@ class IndexFolder:
             key = kept.key_of(self.folder)
             kept.write(file, key, self._head(), known, self._kinds(), REQUESTS)
             kept.make_room(self.folder)
-        except (OSError, ValueError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(f"no index of {path} can be kept: {error}") from error

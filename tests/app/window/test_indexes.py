@@ -216,6 +216,7 @@ def test_every_panel_shows_what_it_would_have_read(qtbot: QtBot, kept: IndexFold
         for ours, theirs in zip(*shown):
             assert ours.facts().csv() == theirs.facts().csv(), f"{ours.title} at step {place}"
             assert ours.summary.text() == theirs.summary.text()
+            assert ours.grab().toImage() == theirs.grab().toImage(), f"{ours.title} at step {place}"
     for scope in scopes:
         scope.stop()
 
