@@ -10,6 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from app.inside.columns import Columns, Numbers, whole
+from app.language import tr
 from engine.trace import Array, Ended, FinishReason, Kind, Steered, Step, Submitted, SwapEvent
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
@@ -40,7 +41,18 @@ LIFE = (
     *(Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.SWAPPED_OUT, Mark.SWAPPED_IN),
     *(Mark.BUDGET_SET, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED),
 )
-MARK_WORDS = {mark: mark.name.lower().replace("_", " ") for mark in LIFE}
+MARK_WORDS = {
+    Mark.SUBMITTED: tr("submitted"),
+    Mark.FIRST_TOKEN: tr("first token"),
+    Mark.PREFIX_HIT: tr("prefix hit"),
+    Mark.PREEMPTED: tr("preempted"),
+    Mark.SWAPPED_OUT: tr("swapped out"),
+    Mark.SWAPPED_IN: tr("swapped in"),
+    Mark.BUDGET_SET: tr("budget set"),
+    Mark.CANCELLED: tr("cancelled"),
+    Mark.ERROR: tr("error"),
+    Mark.FINISHED: tr("finished"),
+}
 _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.ERROR}
 
 
@@ -105,7 +117,7 @@ class TimelineMarks:
         self._submitted: dict[int, float] = {}  # when, of requests that have no token yet
         self._gaps, self._first = _Waits(), _Waits()  # between tokens, and until a request's first one
         self._returning: dict[int, int] = {}  # samples that are swapped in and have no row yet: how many blocks
-        self.budgets: list[str] = []  # in words
+        self._budgets: list[Steered] = []
         self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -116,9 +128,8 @@ class TimelineMarks:
 
     def steered(self, record: Steered, origin: float) -> None:
         """A person set what a step may compute."""
-        self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self.budgets))
-        running, share = f"{record.max_running:,} may run", f"{record.prefill_share:.0%} of it for prompts"
-        self.budgets.append(f"{record.token_budget:,} tokens a step, {share}, {running}")
+        self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self._budgets))
+        self._budgets.append(record)
 
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
@@ -170,6 +181,19 @@ class TimelineMarks:
     def kinds(self) -> list[Mark]:
         """Which kinds there are so far, in the order of a request's life."""
         return [kind for kind in MARK_WORDS if self._kinds[kind]]
+
+    @property
+    def budgets(self) -> list[str]:
+        """Those that a person set, in words."""
+        return [
+            tr(
+                "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
+                tokens=record.token_budget,
+                share=record.prefill_share,
+                running=record.max_running,
+            )
+            for record in self._budgets
+        ]
 
     @property
     def median(self) -> float:
