@@ -79,7 +79,7 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
-            refuse_strays(folder, config, module, loading)
+            refuse_strays(folder, config, module, loading, split)
             if split is not None and (folder / "generation_config.json").is_file():
                 module.generation_config = GenerationConfig.from_pretrained(folder)
             _refuse_no_numbers(folder, module)
@@ -140,7 +140,9 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any]) -> None:
+def refuse_strays(
+    folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: Split | None = None
+) -> None:
     """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
     found = {
         kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())
@@ -149,6 +151,11 @@ def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: d
     found["unexpected"] = [key for key in found["unexpected"] if not REMADE.search(key)]
     found["mismatched"] = found["mismatched"] or _misshapen(module)
     said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
+    if said and split is not None:
+        raise InvalidInput(
+            f"tensor_parallel={split.ranks}: the layers of model type {config.model_type!r} are not known well enough to "
+            f"be split ({', '.join(said)}); use 1"
+        )
     if said:
         raise InvalidInput(
             f"{folder}: its weights are not those of the model that config.json describes ({config.model_type}): "

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from engine.config.specs import InvalidInput
-from engine.parallel.split import Part, Split, check_split, check_whole, widths_of
+from engine.parallel.split import INTERLEAVED, Part, Split, check_split, check_whole, widths_of
 
 
 class Shard:
@@ -52,7 +52,7 @@ def read_shards(files: list[Path], split: Split, before: Callable[[str], None]) 
         for name in file.keys():  # noqa: SIM118, it is no mapping
             stored = file.get_slice(name)
             shape = stored.get_shape()
-            check_whole(name, shape, split.heads, split.kv_heads, split.head_dim)
+            check_whole(name, shape, split)
             found[name] = Shard(stored, split.part(name, shape), lambda name=name: before(name))  # type: ignore[misc]
     return found
 
@@ -62,7 +62,7 @@ def narrowed(config: PreTrainedConfig, rank: int, ranks: int) -> tuple[PreTraine
     no plan of tensor parallelism for, and where its heads or widths do not divide."""
     narrow = copy.deepcopy(config)
     text = narrow.get_text_config()
-    if not getattr(text, "base_model_tp_plan", None):
+    if not getattr(text, "base_model_tp_plan", None) and text.model_type not in INTERLEAVED:
         raise InvalidInput(f"tensor_parallel={ranks}: transformers cannot split model type {text.model_type!r}; use 1")
     heads = int(text.num_attention_heads)
     kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)

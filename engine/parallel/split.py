@@ -100,11 +100,12 @@ def check_split(config: Mapping[str, Any], ranks: int, heads: int, kv_heads: int
     check_dividing(ranks, counts | widths)
 
 
-def check_whole(name: str, shape: Sequence[int], heads: int, kv_heads: int, head_dim: int) -> None:
+def check_whole(name: str, shape: Sequence[int], split: Split) -> None:
     """Raises InvalidInput for a norm over all heads: of a part of them it would be another."""
     owner = name.rpartition(".")[0].rpartition(".")[2]
-    if owner in ("q_norm", "k_norm") and list(shape) in ([heads * head_dim], [kv_heads * head_dim]) and heads > 1:
-        if shape[0] != head_dim:
-            raise InvalidInput(
-                f"tensor_parallel: this model norms all heads together ({owner}), which cannot be split; use 1"
-            )
+    together = {heads * split.head_dim for heads in (split.heads, split.kv_heads)} - {split.head_dim}
+    if owner in ("q_norm", "k_norm") and len(shape) == 1 and shape[0] in together:
+        raise InvalidInput(
+            f"tensor_parallel={split.ranks}: this model norms all its heads together ({owner}), so they cannot be split; "
+            "use 1"
+        )
