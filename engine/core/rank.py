@@ -67,7 +67,7 @@ class Rank:
         self._step = 0
         if self._model.device.index is not None:
             torch.cuda.set_device(self._model.device)
-        link.tell(TOLD, weight_bytes=self._model.card.weight_bytes)
+        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
 
     @staticmethod
     def _way(order: dict[str, str]) -> tuple[str, Path]:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
-from engine.config.specs import ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
@@ -188,6 +188,7 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         ranks.close()
         release_references(error)
         raise
+    ranks.devices = (str(device), *ranks.devices)
     loaded.ranks, loaded.card = ranks, _whole(loaded, info, count, sum(ranks.weight_bytes))
     return loaded
 

@@ -76,6 +76,7 @@ class Ranks:
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
+        self.devices: tuple[str, ...] = ()
         self.on_lost: Callable[[], None] = lambda: None
         self._store = Path(tempfile.mkdtemp(prefix="batchscope-ranks-"))
         self._send: Sender | None = None
@@ -107,7 +108,9 @@ class Ranks:
         for other in self.others:
             while not select.select([other.link.end], [], [], GLANCE)[0]:
                 glance()
-            self.weight_bytes.append(int(self._answer(other)["weight_bytes"]))
+            told = self._answer(other)
+            self.weight_bytes.append(int(told["weight_bytes"]))
+            self.devices += (str(told["device"]),)
         shutil.rmtree(self._store, ignore_errors=True)
 
     def make_runner(self, config: EngineConfig, blocks: int) -> None:
@@ -149,6 +152,7 @@ class Ranks:
             time.sleep(GLANCE)
         for other in self.others:
             if other.rank in self.board.late():
+                other.child.kill()
                 return RankLost(f"{other.words} did not come within {self.timeout:g} s: it hangs, and the model with it")
         return RankLost(f"a step failed on rank 0, and the other ranks cannot go on: {type(error).__name__}: {error}")
 

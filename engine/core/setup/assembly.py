@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -100,6 +101,14 @@ class Assembly:
         weights = draft.weight_bytes if draft else 0
         return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
 
+    def _ranks(self) -> dict[str, Any]:
+        """What a header tells of them."""
+        model = self.model
+        if model.ranks is None or model.group is None:
+            return {}
+        weights = (model.held_bytes, *model.ranks.weight_bytes)
+        return {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
+
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
         runner, ledger = parts.prepared.runner, parts.scheduler.ledger
@@ -120,6 +129,7 @@ class Assembly:
             draft=parts.draft,
             host_blocks=ledger.swapping.total,
             swap_rate=parts.prepared.host.rate,
+            **self._ranks(),
         )
 
 

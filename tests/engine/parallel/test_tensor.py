@@ -58,8 +58,8 @@ SQUEEZED = 12 * 16 * 2 * 2 * 2 * 16 * 4  # bytes of twelve blocks
 @pytest.mark.parametrize(
     ("changes", "params"),
     [
-        ({"kv_memory": SQUEEZED}, {}),
-        ({"kv_memory": SQUEEZED, "preemption": "swap"}, {}),
+        ({"kv_memory": SQUEEZED}, {"max_tokens": 60}),
+        ({"kv_memory": SQUEEZED, "preemption": "swap"}, {"max_tokens": 60}),
         ({"mode": "chunked", "token_budget": 8}, {}),
         ({"prefix_caching": True}, {}),
         ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
