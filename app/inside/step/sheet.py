@@ -85,7 +85,8 @@ class StepSheet(Painted):
     def _sections(self, story: StepStory) -> list[tuple[str, list[Paragraph]]]:
         if theme.presenting():
             return []
-        return [("REFUSED", self._refusals(story)), ("BLOCKS", self._blocks(story))]
+        ranks = [("RANKS", [Paragraph(((words, tone),)) for words, tone in _ranks(story)])] if len(story.ranks) else []
+        return [*ranks, ("REFUSED", self._refusals(story)), ("BLOCKS", self._blocks(story))]
 
     def _refusals(self, story: StepStory) -> list[Paragraph]:
         found = []
@@ -156,3 +157,8 @@ class StepSheet(Painted):
         if self._story is None:
             return ""
         return self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")
+
+
+def _ranks(story: StepStory) -> list[tuple[str, Tone]]:
+    words = [(story.communication_words, Tone.STRONG)]
+    return words + [(f"{rank}: {told}", Tone.QUIET) for rank, told in story.ranks.items()]

@@ -160,6 +160,7 @@ class TimelinePanel(InsightPanel):
                     cells.feed((record,), self._origin)
                     begin, end = float(cells.step_begins[-1]), float(cells.step_ends[-1])
                     self.steps.feed(record, begin, end, self._origin)
+                    self.view.ranks.feed(record, self._origin)
                     self.marks.step(record, begin, end, self._origin)
                 case Submitted():
                     if not self._begun:
@@ -183,6 +184,7 @@ class TimelinePanel(InsightPanel):
         self._position, self._origin, self._begun, self._drawn = 0, 0.0, False, 0
         self.presence = Presence()
         self.steps.clear()
+        self.view.ranks.clear()
         self.marks.clear(self._threshold)
         self.view.cells.clear()
         self.view.set_folds(Folds())

@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from app.inside.timeline.marks import MARK_WORDS, Mark
+from app.inside.timeline.ranks import KINDS, RankTimes
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
-from app.words import counted, graph_words
+from app.words import bytes_words, counted, graph_words
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -117,6 +118,12 @@ def token_words(row: Row, budget: int | None) -> str:
     told["wasted"] = "thrown away or computed again"
     lines = [f"{row.tokens[name]:,} {what}" for name, what in told.items() if row.tokens[name]]
     return "\n".join([f"step {row.step:,} · {counted(row.computed, 'token')}{of}", *lines])
+
+
+def rank_words(ranks: RankTimes, place: int, rank: int) -> str:
+    """What a rank did in the step of a place: "rank 1: computing 1.2 ms, communicating 0.1 ms, waiting 0.4 ms"."""
+    parts = ", ".join(f"{kind} {length_words(t)}" for kind, t in zip(KINDS, ranks.seconds(place, rank)))
+    return f"rank {rank}: {parts}\nall ranks sent {bytes_words(ranks.sent(place))}"
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:

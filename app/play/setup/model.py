@@ -31,7 +31,7 @@ FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
 ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
 DEVICES = "over how many every layer is split: GPUs from the first on, or processes on a CPU; the paged modes alone"
-SPLITS = (2, 4, 8)
+SPLITS = (1, 2, 4, 8)
 MISSING = {FOLDER: "Choose a model folder.", HUB: "Type a hub id, such as Qwen/Qwen3-0.6B."}
 CANCELLED = "The load was cancelled. Nothing of it is left in memory."
 HINTS = {
@@ -62,8 +62,9 @@ class ModelPanel(QWidget):
         dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
         quantization = Field("quantization", "Quantization", self.quantization)
         precision = Field("dtype", "Precision", dtype, PRECISION)
-        self.devices = DropDown("model_devices", [("one", Parallel()), *((str(n), Parallel(n)) for n in SPLITS)])
-        places = Field("device", "Device", self.device), Field("parallel", "Devices", self.devices, DEVICES)
+        self.devices = DropDown("model_devices", [(str(n), n) for n in SPLITS])
+        split = Field("parallel", "Devices", self.devices, DEVICES, Parallel, lambda parallel: parallel.tensor)
+        places = Field("device", "Device", self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.bill = ModelBill()
         self.facts = Note("model_facts")
@@ -119,8 +120,8 @@ class ModelPanel(QWidget):
             self.path.setText(shown)
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
-        if spec.parallel not in [self.devices.itemData(i) for i in range(self.devices.count())]:
-            self.devices.addItem(str(spec.parallel.ranks), spec.parallel)
+        if self.devices.findData(spec.parallel.tensor) < 0:
+            self.devices.addItem(str(spec.parallel.tensor), spec.parallel.tensor)
         self.form.show(spec)
         self._on_edited()
 

@@ -5,13 +5,20 @@
  * messages n - 2; then `SEQUENCE` becomes n. Sums are made by every rank in the order of the ranks: all get the same.
  */
 #include "common.h"
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-#define SPINS 4000
+#define SPINS 4000            /* some 0.1 ms: longer than ranks are apart, where each has processors of its own */
+#define GLANCE 20000000L      /* nanoseconds between looks at whether a rank is gone */
 #define CALLS 1024 /* of a step, whose times are told apart */
 
-enum { SEQUENCE, SIZES, WAITS = 3, SLOT, BROKEN }; /* words of a lane; `SIZES` of both buffers' messages */
+enum { SEQUENCE, SIZES, WAITS = 3, SLOT, BROKEN, SLEEPERS }; /* words of a lane; `SIZES` of both buffers' messages */
 enum { CALLED = 1, BYTES, TIMES = 8 };             /* words of what a step took */
 
 struct exchange {
@@ -36,18 +43,39 @@ ALWAYS char *buffer_of(const struct exchange *e, long rank, long n) {
     return e->lanes + rank * e->lane + e->buffers + (n & 1) * e->buffer;
 }
 
+/* Where ranks share a processor, the one that waits must not keep it. The lower half of `SEQUENCE` is the futex. */
+static void sleep_until_changed(long *lane, long seen) {
+#ifdef __linux__
+    struct timespec glance = {0, GLANCE};
+    __atomic_fetch_add(lane + SLEEPERS, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, (int *)(lane + SEQUENCE), FUTEX_WAIT, (int)seen, &glance, NULL, 0);
+    __atomic_fetch_sub(lane + SLEEPERS, 1, __ATOMIC_SEQ_CST);
+#else
+    sched_yield();
+#endif
+}
+
+static void publish(long *lane, long n) {
+    __atomic_store_n(lane + SEQUENCE, n, __ATOMIC_SEQ_CST);
+#ifdef __linux__
+    if (__atomic_load_n(lane + SLEEPERS, __ATOMIC_SEQ_CST))
+        syscall(SYS_futex, (int *)(lane + SEQUENCE), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+#endif
+}
+
 /* Until all others have published their n-th message. Gives whether they have. */
 static int published(const struct exchange *e, long n, long until) {
     for (long rank = 0; rank < e->ranks; rank++) {
         long *lane = lane_of(e, rank);
-        for (long spins = 0; __atomic_load_n(lane + SEQUENCE, __ATOMIC_ACQUIRE) < n; spins++) {
+        long seen;
+        for (long spins = 0; (seen = __atomic_load_n(lane + SEQUENCE, __ATOMIC_ACQUIRE)) < n; spins++) {
             if (spins < SPINS) {
 #if defined __x86_64__
                 __builtin_ia32_pause();
 #endif
                 continue;
             }
-            sched_yield();
+            sleep_until_changed(lane, seen);
             for (long r = 0; r < e->ranks; r++)
                 if (__atomic_load_n(lane_of(e, r) + BROKEN, __ATOMIC_RELAXED)) return 0;
             if (now() > until) return 0;
@@ -72,7 +100,7 @@ static int exchanged(const struct exchange *e, long until) {
         if (!published(e, n - 1, until)) return 0;
         memcpy(buffer_of(e, e->rank, n), (const char *)e->x + from * e->width * item, count * e->width * item);
         mine[SIZES + (n & 1)] = size;
-        __atomic_store_n(mine + SEQUENCE, n, __ATOMIC_RELEASE);
+        publish(mine, n);
         if (e->gather && e->rank) continue;
         if (!published(e, n, until)) return 0;
         for (long rank = 0; rank < e->ranks; rank++)
