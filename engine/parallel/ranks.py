@@ -67,7 +67,8 @@ class Ranks:
     """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder`; `ready` waits for
     them. `close` ends them, and so does the end of this process, however it comes.
 
-    Calls raise RankLost where one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
+    `spent`: seconds that rank 0 took to tell them of steps and to hear what these took them. Calls raise RankLost where
+    one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
     """
 
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
@@ -81,6 +82,7 @@ class Ranks:
         self._store = Path(tempfile.mkdtemp(prefix="batchscope-ranks-"))
         self._send: Sender | None = None
         self._step = -1
+        self.spent = 0.0
         self._closing = False
         self._wake, self._woken = socket.socketpair()
         try:
@@ -132,12 +134,19 @@ class Ranks:
     def step(self, plan: StepPlan) -> int:
         """All of them compute this step; returns its number."""
         assert self._send is not None
+        begun = time.perf_counter()
+        self.check()
         self._step += 1
         self._all(PLAN, self._send(plan))
+        self.spent += time.perf_counter() - begun
         return self._step
 
     def times(self, step: int) -> RankTimes | None:
-        return self.board.times(step)
+        """What a step took each, that rank 0 is done with; None where one does not tell."""
+        begun = time.perf_counter()
+        told = self.board.times(step)
+        self.spent += time.perf_counter() - begun
+        return told
 
     def lost(self, error: BaseException) -> RankLost:
         """What an error means that kept rank 0 from its step: in words, which rank it was."""

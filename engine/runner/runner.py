@@ -126,7 +126,6 @@ class Runner(ABC):
         if ranks is None or group is None:
             self._launch(launched, on_gpu)
             return launched
-        ranks.check()
         launched.number = ranks.step(plan)
         group.begin(launched.number)
         try:
