@@ -15,9 +15,9 @@ WORDS = 64  # of a lane before its steps
 BUFFER = 4 << 20  # bytes of a message
 PAGE = 4096
 # As `native/exchange.c` has them, and where steps go on.
-SEQUENCE, WAITS, SLOT, BROKEN, STEP, TOLD = 0, 3, 4, 5, 8, 9
-NUMBER, CALLED, BYTES, NANOSECONDS = range(4)
-LATE = 0.005  # seconds that a rank may take longer than rank 0 to tell what a step took
+SEQUENCE, WAITS, SLOT, BROKEN, STEP = 0, 3, 4, 5, 8
+NUMBER, CALLED, BYTES, BEGUN, ENDED = range(5)
+LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a step took
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class Board:
     def begin(self, rank: int, step: int) -> None:
         """A rank comes to a step."""
         slot = step % SLOTS
-        self._steps[rank, slot, :HEAD] = -1, 0, 0, 0, 0, 0, 0, 0
+        begun = time.monotonic_ns()
+        self._steps[rank, slot, :HEAD] = step, 0, 0, begun, begun, 0, 0, 0
         self._words[rank, SLOT] = 8 * (WORDS + slot * (HEAD + CALLS))
         self._words[rank, STEP] = step
 
@@ -61,31 +62,25 @@ class Board:
         step = self._steps[rank, int(self._words[rank, STEP]) % SLOTS]
         if step[CALLED] < CALLS:
             step[HEAD + step[CALLED]] = int(1e9 * seconds)
-        step[CALLED] += 1
         step[BYTES] += sent
+        step[ENDED] = time.monotonic_ns()
+        step[CALLED] += 1
 
     def waits(self, rank: int, since: float) -> None:
         """It waits for others since then, by `time.monotonic`; 0: it does not."""
         self._words[rank, WAITS] = int(1e9 * since)
 
-    def end(self, rank: int, step: int, seconds: float) -> None:
-        """A rank is done with a step."""
-        slot = self._steps[rank, step % SLOTS]
-        slot[NANOSECONDS] = int(1e9 * seconds)
-        slot[NUMBER] = step
-        self._words[rank, TOLD] = step
-
     def times(self, step: int) -> RankTimes | None:
         """What a step took that rank 0 is done with; None where another does not tell."""
         slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
-        while (slots[:, NUMBER] != step).any():
+        while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
             if time.monotonic() > until:
                 return None
             time.sleep(20e-6)
         calls = min(int(slots[:, CALLED].min()), CALLS)
         each = slots[:, HEAD : HEAD + calls]
         inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0
-        told = slots[:, NANOSECONDS] - inside, np.full(self.ranks, least), inside - least  # the last to come waits not
+        told = slots[:, ENDED] - slots[:, BEGUN] - inside, np.full(self.ranks, least), inside - least  # the last to come waits not
         return RankTimes(*((1e-9 * x.clip(min=0)).tolist() for x in told), slots[:, BYTES].tolist())
 
     def late(self) -> list[int]:

@@ -27,7 +27,7 @@ class Group(ABC):
 
     def __init__(self, board: Board, rank: int, name: str) -> None:
         self.board, self.rank, self.ranks, self.name = board, rank, board.ranks, name
-        self._step, self._begun, self.within = 0, 0.0, False
+        self.within = False
         board.begin(rank, 0)
 
     @abstractmethod
@@ -39,12 +39,11 @@ class Group(ABC):
         """`[..., total]` of all ranks' columns on rank 0, each having its share of them; on others their own."""
 
     def begin(self, step: int) -> None:
-        self._step, self._begun, self.within = step, time.perf_counter(), True
+        self.within = True
         self.board.begin(self.rank, step)
 
     def end(self) -> None:
         self.within = False
-        self.board.end(self.rank, self._step, time.perf_counter() - self._begun)
 
     def largest(self, value: float, device: torch.device) -> float:
         """Of what all ranks say."""

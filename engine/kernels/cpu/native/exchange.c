@@ -19,7 +19,7 @@
 #define CALLS 1024 /* of a step, whose times are told apart */
 
 enum { SEQUENCE, SIZES, WAITS = 3, SLOT, BROKEN, SLEEPERS }; /* words of a lane; `SIZES` of both buffers' messages */
-enum { CALLED = 1, BYTES, TIMES = 8 };             /* words of what a step took */
+enum { CALLED = 1, BYTES, BEGUN, ENDED, TIMES = 8 }; /* words of what a step took, in nanoseconds */
 
 struct exchange {
     struct part part;
@@ -92,7 +92,16 @@ ALWAYS void sum_up(const struct exchange *e, void *out, long n, long values, con
     }
 }
 
-static int exchanged(const struct exchange *e, long until) {
+/* Adds a call that began then to what its step took. */
+static void account(const struct exchange *e, long begun) {
+    long *mine = lane_of(e, e->rank), *step = (long *)((char *)mine + mine[SLOT]);
+    step[ENDED] = now();
+    if (step[CALLED] < CALLS) step[TIMES + step[CALLED]] = step[ENDED] - begun;
+    step[BYTES] += e->part.rows * e->width * (e->part.half ? 2 : 4);
+    __atomic_store_n(step + CALLED, step[CALLED] + 1, __ATOMIC_RELEASE);
+}
+
+static int exchanged(const struct exchange *e, long begun, long until) {
     const long item = e->part.half ? 2 : 4, rows = e->part.rows, some = e->buffer / (e->total * item);
     long *mine = lane_of(e, e->rank);
     for (long from = 0; from < rows; from += some) {
@@ -100,6 +109,7 @@ static int exchanged(const struct exchange *e, long until) {
         if (!published(e, n - 1, until)) return 0;
         memcpy(buffer_of(e, e->rank, n), (const char *)e->x + from * e->width * item, count * e->width * item);
         mine[SIZES + (n & 1)] = size;
+        if (e->gather && e->rank && from + some >= rows) account(e, begun); /* before rank 0 goes on, and reads it */
         publish(mine, n);
         if (e->gather && e->rank) continue;
         if (!published(e, n, until)) return 0;
@@ -126,15 +136,13 @@ long exchange(void *of) {
     long from, to;
     if (!take(&e->part, 1, 1, &from, &to)) return 1;
     if (e->part.rows) {
-        long *mine = lane_of(e, e->rank), *step = (long *)((char *)mine + mine[SLOT]);
+        long *mine = lane_of(e, e->rank);
         const long begun = now();
         __atomic_store_n(mine + WAITS, begun, __ATOMIC_RELAXED);
-        e->part.failed = !exchanged(e, begun + e->patience);
+        e->part.failed = !exchanged(e, begun, begun + e->patience);
         if (e->part.failed) __atomic_store_n(mine + BROKEN, 1, __ATOMIC_RELAXED);
         else __atomic_store_n(mine + WAITS, 0, __ATOMIC_RELAXED); /* of one that failed it stays, and says when */
-        if (step[CALLED] < CALLS) step[TIMES + step[CALLED]] = now() - begun;
-        step[CALLED]++;
-        step[BYTES] += e->part.rows * e->width * (e->part.half ? 2 : 4);
+        if (!e->gather || !e->rank) account(e, begun);
     }
     done(&e->part, 0, 1);
     return 1;
