@@ -97,7 +97,11 @@ def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks:
         where = "of as much memory each" if memory.kind == "cuda" else "of this machine, which share its memory"
         return [f"split over {ranks} ranks {where}: the table tells of one of them"]
     needed = devices_needed(info, memory, bills[0])
-    return [f"it does not fit on one, and fits on {needed} such devices: --tensor-parallel {needed}"] if needed else []
+    return (
+        [f"it does not fit on one device, and would on {needed} such; split models run on a CPU so far"]
+        if needed
+        else []
+    )
 
 
 def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> list[str]:

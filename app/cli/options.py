@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from app.words import SHIPPED
-from engine import EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams, Workload, list_workloads, load_workload
+from engine import (
+    EngineConfig,
+    InvalidInput,
+    ModelSpec,
+    Parallel,
+    SamplingParams,
+    Workload,
+    list_workloads,
+    load_workload,
+)
 from engine.checkpoints import inspect_model
 from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.jobs import engine_missing
@@ -81,7 +90,7 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "type": whole,
             "default": 1,
             "metavar": "N",
-            "help": "split every layer over so many ranks: GPUs, or processes on a CPU",
+            "help": "split every layer over so many ranks, processes on a CPU",
         },
         "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
     }

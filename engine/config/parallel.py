@@ -8,16 +8,16 @@ from math import gcd
 
 from engine.config.checks import InvalidInput, number, one_of, whole
 
-BACKENDS = ("auto", "shared", "gloo", "nccl")
+BACKENDS = ("auto", "shared", "gloo")
 MOST_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`tensor` ranks, each a process with a device of its own, hold a part of every layer's heads and of its MLP.
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP.
 
-    They meet over `backend`: "auto" is NCCL on GPUs, and on a CPU shared memory where kernels can be compiled, else
-    gloo. A rank that the others wait for longer than `timeout` seconds ends the engine.
+    They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
+    wait for longer than `timeout` seconds ends the engine.
     """
 
     tensor: int = 1
@@ -41,8 +41,7 @@ def dividing(counts: Sequence[int]) -> list[int]:
 
 
 def check_dividing(ranks: int, counts: dict[str, int]) -> None:
-    """Raises InvalidInput where a count, by what it is of, does not divide by the ranks; it names the numbers that do.
-    """
+    """Raises InvalidInput where a count, by what it is of, does not divide by the ranks; it names the numbers that do."""
     odd = [f"{count:,} {what}" for what, count in counts.items() if count % ranks]
     if odd:
         good = [str(n) for n in dividing(list(counts.values())) if n > 1]

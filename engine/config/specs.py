@@ -47,7 +47,7 @@ class ModelSpec:
     `quantization` "none" takes the weights as they are stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ
     checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
-    `parallel` splits it over several; `device` is then the first rank's.
+    `parallel` splits it over several ranks, on a CPU.
     """
 
     source: str = "demo"

@@ -15,7 +15,6 @@ import torch
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory.allocator import keep_freed_memory
-from engine.models.attention import current_device
 from engine.models.loading import LoadedModel, load_part
 from engine.parallel.board import Board
 from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
@@ -65,8 +64,6 @@ class Rank:
         self._group = self._model.group
         self._runner: Runner | None = None
         self._step = 0
-        if self._model.device.index is not None:
-            torch.cuda.set_device(self._model.device)
         link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
 
     @staticmethod
@@ -81,8 +78,7 @@ class Rank:
                 plan = receive(data)
                 assert self._runner is not None
                 self._group.begin(self._step)
-                with current_device(self._model.device):
-                    self._runner.follow(plan)
+                self._runner.follow(plan)
                 self._group.end()
                 self._step += 1
             elif letter == MAKE:

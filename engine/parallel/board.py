@@ -80,7 +80,11 @@ class Board:
         calls = min(int(slots[:, CALLED].min()), CALLS)
         each = slots[:, HEAD : HEAD + calls]
         inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0
-        told = slots[:, ENDED] - slots[:, BEGUN] - inside, np.full(self.ranks, least), inside - least  # the last to come waits not
+        told = (
+            slots[:, ENDED] - slots[:, BEGUN] - inside,
+            np.full(self.ranks, least),
+            inside - least,
+        )  # the last to come waits not
         return RankTimes(*((1e-9 * x.clip(min=0)).tolist() for x in told), slots[:, BYTES].tolist())
 
     def late(self) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from engine.config.parallel import Parallel
+from engine.config.specs import InvalidInput
 from engine.kernels.cpu.exchange import Lanes
 from engine.kernels.cpu.library import native
 from engine.parallel.board import BUFFER, Board
@@ -68,40 +71,40 @@ class SharedMemory(Group):
         return self._lanes.gather(x, total)
 
 
-class Collectives(Group):
-    """Of torch.distributed's: gloo, which is any processor's, or NCCL, between NVIDIA's GPUs."""
+class Gloo(Group):
+    """Of torch.distributed's collectives those of any processor, for what our kernels do not serve."""
 
-    def __init__(self, board: Board, rank: int, backend: str, timeout: float, store: Path) -> None:
-        super().__init__(board, rank, backend)
-        place, patience = dist.FileStore(str(store), board.ranks), timedelta(seconds=timeout)
-        if backend == "nccl":
-            self._group = dist.ProcessGroupNCCL(place, rank, board.ranks, patience)
-            return
+    def __init__(self, board: Board, rank: int, timeout: float, store: Path) -> None:
+        super().__init__(board, rank, "gloo")
         options = dist.ProcessGroupGloo._Options()
         options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]  # nobody else can reach it
-        options._timeout, options._threads = patience, 1
-        self._group = dist.ProcessGroupGloo(place, rank, board.ranks, options)
+        options._timeout, options._threads = timedelta(seconds=timeout), 1
+        self._group = dist.ProcessGroupGloo(dist.FileStore(str(store), board.ranks), rank, board.ranks, options)
 
     def sum(self, x: Tensor) -> Tensor:
         x = x.contiguous()
-        self._done(lambda: [self._group.allreduce([x])], x)
+        with self._waiting(x):
+            self._group.allreduce([x]).wait()
         return x
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         x = x.contiguous()
         if self.rank:
-            self._done(lambda: [self._group.send([x], 0, 0)], x)
+            with self._waiting(x):
+                self._group.send([x], 0, 0).wait()
             return x
         widths = [end - begin for begin, end in (shares(total, rank, self.ranks) for rank in range(self.ranks))]
         parts = [x, *(x.new_empty(*x.shape[:-1], width) for width in widths[1:])]
-        self._done(lambda: [self._group.recv([part], rank, 0) for rank, part in enumerate(parts) if rank], x)
+        with self._waiting(x):
+            for rank, part in enumerate(parts[1:], 1):
+                self._group.recv([part], rank, 0).wait()
         return torch.cat(parts, -1)
 
-    def _done(self, start: object, x: Tensor) -> None:
+    @contextmanager
+    def _waiting(self, x: Tensor) -> Iterator[None]:
         begun = time.monotonic()
         self.board.waits(self.rank, begun)
-        for each in start():  # type: ignore[operator]
-            each.wait()
+        yield
         self.board.waits(self.rank, 0)
         self.board.add(self.rank, time.monotonic() - begun, x.nbytes)
 
@@ -110,16 +113,14 @@ def join(parallel: Parallel, backend: str, board: Board, rank: int, store: Path)
     """This process as a rank of those that share the board; `backend` as `chosen`. Waits for the others to come."""
     if backend == "shared":
         return SharedMemory(board, rank, parallel.timeout)
-    return Collectives(board, rank, backend, parallel.timeout, store)
+    return Gloo(board, rank, parallel.timeout, store)
 
 
-def chosen(parallel: Parallel, device: torch.device, dtype: torch.dtype) -> str:
-    """The backend for ranks on devices of this kind. Raises ValueError naming one that does not serve them."""
-    here = device.type == "cpu" and native().library is not None and dtype in (torch.float32, torch.bfloat16)
+def chosen(parallel: Parallel, dtype: torch.dtype) -> str:
+    """The backend for a CPU's ranks that compute in this dtype. Raises InvalidInput for one that does not serve it."""
+    here = native().library is not None and dtype in (torch.float32, torch.bfloat16)
     if parallel.backend == "auto":
-        return "nccl" if device.type == "cuda" else "shared" if here else "gloo"
+        return "shared" if here else "gloo"
     if parallel.backend == "shared" and not here:
-        raise ValueError(f"parallel_backend='shared' is for a CPU, float32 or bfloat16, and a C compiler: use auto")
-    if (parallel.backend == "nccl") is not (device.type == "cuda"):
-        raise ValueError(f"parallel_backend={parallel.backend!r} does not serve device {device.type!r}; use auto")
+        raise InvalidInput("parallel_backend='shared': it is for float32 or bfloat16, and needs a C compiler; use auto")
     return parallel.backend

@@ -155,14 +155,18 @@ class Ranks:
             for other in self.others:
                 code = other.ended()
                 if code is not None:
-                    return RankLost(f"{other.words} {_how(code)}{self._said(other)}: the model it held a part of is gone")
+                    return RankLost(
+                        f"{other.words} {_how(code)}{self._said(other)}: the model it held a part of is gone"
+                    )
             if time.monotonic() > until:
                 break
             time.sleep(GLANCE)
         for other in self.others:
             if other.rank in self.board.late():
                 other.child.kill()
-                return RankLost(f"{other.words} did not come within {self.timeout:g} s: it hangs, and the model with it")
+                return RankLost(
+                    f"{other.words} did not come within {self.timeout:g} s: it hangs, and the model with it"
+                )
         return RankLost(f"a step failed on rank 0, and the other ranks cannot go on: {type(error).__name__}: {error}")
 
     def check(self) -> None:

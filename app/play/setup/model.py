@@ -30,7 +30,7 @@ from engine.trace import Header, ModelCard
 FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
 ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
-DEVICES = "over how many every layer is split: GPUs from the first on, or processes on a CPU; the paged modes alone"
+DEVICES = "over how many ranks every layer is split: processes on a CPU so far, in the paged modes"
 SPLITS = (1, 2, 4, 8)
 MISSING = {FOLDER: "Choose a model folder.", HUB: "Type a hub id, such as Qwen/Qwen3-0.6B."}
 CANCELLED = "The load was cancelled. Nothing of it is left in memory."

@@ -66,7 +66,10 @@ class Measured:
         head = f"33.6 M parameters, {self.dtype}, {ROWS} rows, torch threads a rank: {self.threads}"
         columns = [("output tok/s", "tokens", ",.0f"), ("a decode step, ms", "step", ".2f")]
         columns += [("its forward, ms", "forward", ".2f"), ("of it communication, ms", "communicating", ".2f")]
-        columns += [("of it waiting for others, ms", "waiting", ".2f"), ("plans sent and times read, ms", "machinery", ".3f")]
+        columns += [
+            ("of it waiting for others, ms", "waiting", ".2f"),
+            ("plans sent and times read, ms", "machinery", ".3f"),
+        ]
         columns += [("bytes a rank sends in a step", "sent", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [

@@ -60,9 +60,7 @@ def test_every_message_is_translated_with_its_values(name: str) -> None:
     for message in languages.read(name):
         if not message.id:
             continue
-        ids, found = (
-            (each,) if isinstance(each, str) else tuple(each) for each in (message.id, message.string)
-        )
+        ids, found = ((each,) if isinstance(each, str) else tuple(each) for each in (message.id, message.string))
         assert all(found), f"not translated: {message.id}"
         wanted = set().union(*map(fields, ids))
         for each in found:

@@ -80,11 +80,11 @@ def test_an_engine_that_is_killed_takes_its_ranks_with_it(tiny_folder: Callable[
         engine.close()
 
 
-def test_a_load_that_another_rank_cannot_do_leaves_nobody(tiny_folder: Callable[[str], Path]) -> None:
-    """Its own device is not there: rank 0's is."""
+def test_a_backend_that_does_not_serve_a_dtype_is_refused_and_leaves_nobody(tiny_folder: Callable[[str], Path]) -> None:
     before = children()
-    with pytest.raises(ValueError, match="shared"):
-        Engine(ModelSpec(str(tiny_folder("llama")), dtype="float16", device="cpu", parallel=Parallel(2, "shared")), CONFIG)
+    half = ModelSpec(str(tiny_folder("llama")), dtype="float16", device="cpu", parallel=Parallel(2, "shared"))
+    with pytest.raises(ValueError, match="float32 or bfloat16"):
+        Engine(half, CONFIG)
     assert children() == before
 
 

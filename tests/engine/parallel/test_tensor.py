@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
-from engine.trace import Step
+from engine.trace import Step, load_trace, save_trace
 from tests.engine.tiny_models import random_prompts
 
 TINY = ["llama", "qwen2", "qwen3", "gemma2", "phi3", "mixtral", "qwen3 moe", "starcoder2", "gpt-oss"]
@@ -35,7 +35,9 @@ def test_two_ranks_give_the_tokens_of_one(name: str, tiny_folder: Callable[[str]
     for ranks in (1, 2):
         with Engine(spec(tiny_folder(name), ranks), PLAIN, threads=1) as engine:
             found.append(said(engine))
-            assert engine.card.kv_token_bytes == 2 * engine.card.layers * engine.card.kv_heads * engine.card.head_dim * 4
+            assert (
+                engine.card.kv_token_bytes == 2 * engine.card.layers * engine.card.kv_heads * engine.card.head_dim * 4
+            )
     assert found[0] == found[1]
 
 
@@ -110,3 +112,25 @@ def test_gloo_gives_the_same_tokens(both: Both, tiny_folder: Callable[[str], Pat
     with Engine(spec(tiny_folder("llama"), 2, backend="gloo"), PLAIN, threads=1) as engine:
         assert "gloo" in engine.trace.header.graphs_off
         assert said(engine) == said(both.one)
+
+
+def test_each_step_tells_what_every_rank_did(both: Both, tmp_path: Path) -> None:
+    both.two.begin(PLAIN)
+    said(both.two)
+    path = tmp_path / "split.bsrun"
+    save_trace(both.two.trace, path)
+    trace = load_trace(path)
+    header, steps = trace.header, [step for step in trace.steps if step.rows]
+    assert header.rank_devices == ("cpu", "cpu")
+    assert sum(header.rank_weights) == header.model.weight_bytes
+    assert header.ranks_meet == "shared memory"
+    told = [step for step in steps if len(step.rank_bytes)]
+    assert len(told) > len(steps) / 2, "a rank may be late to tell now and then"
+    for step in told:
+        spent = step.rank_computing + step.rank_communicating + step.rank_waiting
+        assert (step.rank_computing > 0).all()
+        assert (spent <= step.ended - step.started + 0.05).all()
+        tokens, hidden, vocabulary = int(step.count.sum()), header.model.hidden, header.model.vocabulary
+        sums = 2 * header.model.layers * tokens * hidden * 4
+        drawn = len(step.token) * vocabulary // 2 * 4
+        assert step.rank_bytes.tolist() == [sums + drawn] * 2

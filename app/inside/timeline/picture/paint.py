@@ -150,9 +150,7 @@ class TimelinePaint:
         x = area.right() - face.width(words) - theme.px(2)
         say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
 
-    def lanes(
-        self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool
-    ) -> None:
+    def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
         where they have room."""
         t, face, bands = theme.current(), self.face, whole.lanes
