@@ -4,10 +4,16 @@ from array import array
 
 import numpy as np
 
+from app.language import tr
 from engine.trace import Array, Step
 
 KINDS = ("computing", "communicating", "waiting")
 MOST = 8  # ranks that have a lane
+
+
+def rank_title(rank: int) -> str:
+    """ "rank 1"."""
+    return tr("rank {number}", number=rank)
 
 
 class RankTimes:
