@@ -41,7 +41,7 @@ def dividing(counts: Sequence[int]) -> list[int]:
 
 
 def check_dividing(ranks: int, counts: dict[str, int]) -> None:
-    """Raises InvalidInput where a count, by what it is of, does not divide by the ranks; it names the numbers that do."""
+    """Raises InvalidInput where a count, by what it is of, does not divide by the ranks, with numbers that do."""
     odd = [f"{count:,} {what}" for what, count in counts.items() if count % ranks]
     if odd:
         good = [str(n) for n in dividing(list(counts.values())) if n > 1]

@@ -153,8 +153,8 @@ def refuse_strays(
     said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
     if said and split is not None:
         raise InvalidInput(
-            f"tensor_parallel={split.ranks}: the layers of model type {config.model_type!r} are not known well enough to "
-            f"be split ({', '.join(said)}); use 1"
+            f"tensor_parallel={split.ranks}: the layers of model type {config.model_type!r} are not known well enough "
+            f"to be split ({', '.join(said)}); use 1"
         )
     if said:
         raise InvalidInput(

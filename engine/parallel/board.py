@@ -79,13 +79,12 @@ class Board:
             time.sleep(20e-6)
         calls = min(int(slots[:, CALLED].min()), CALLS)
         each = slots[:, HEAD : HEAD + calls]
-        inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0
-        told = (
-            slots[:, ENDED] - slots[:, BEGUN] - inside,
-            np.full(self.ranks, least),
-            inside - least,
-        )  # the last to come waits not
-        return RankTimes(*((1e-9 * x.clip(min=0)).tolist() for x in told), slots[:, BYTES].tolist())
+        inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0  # the last to come waits for nobody
+        rest = slots[:, ENDED] - slots[:, BEGUN] - inside
+        computing, communicating, waiting = (
+            (1e-9 * x.clip(min=0)).tolist() for x in (rest, np.full(self.ranks, least), inside - least)
+        )
+        return RankTimes(computing, communicating, waiting, slots[:, BYTES].tolist())
 
     def late(self) -> list[int]:
         """The ranks that others wait for: those that are at an earlier step or message than the furthest."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -76,10 +77,11 @@ class Gloo(Group):
 
     def __init__(self, board: Board, rank: int, timeout: float, store: Path) -> None:
         super().__init__(board, rank, "gloo")
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]  # nobody else can reach it
+        made: Any = dist.ProcessGroupGloo  # its stubs know little of it
+        options = made._Options()
+        options._devices = [made.create_device(hostname="127.0.0.1")]  # nobody else can reach it
         options._timeout, options._threads = timedelta(seconds=timeout), 1
-        self._group = dist.ProcessGroupGloo(dist.FileStore(str(store), board.ranks), rank, board.ranks, options)
+        self._group = made(dist.FileStore(str(store), board.ranks), rank, board.ranks, options)
 
     def sum(self, x: Tensor) -> Tensor:
         x = x.contiguous()

@@ -106,6 +106,6 @@ def check_whole(name: str, shape: Sequence[int], split: Split) -> None:
     together = {heads * split.head_dim for heads in (split.heads, split.kv_heads)} - {split.head_dim}
     if owner in ("q_norm", "k_norm") and len(shape) == 1 and shape[0] in together:
         raise InvalidInput(
-            f"tensor_parallel={split.ranks}: this model norms all its heads together ({owner}), so they cannot be split; "
-            "use 1"
+            f"tensor_parallel={split.ranks}: this model norms all its heads together ({owner}), so they cannot be "
+            "split; use 1"
         )

@@ -136,8 +136,7 @@ class Assembly:
 def _refuse_undivided(config: EngineConfig) -> None:
     """Raises InvalidInput for what ranks do not do together."""
     if not config.paged:
-        raise InvalidInput(
-            f"mode={config.mode!r}: a model that is split over ranks serves {' and '.join(PAGED_MODES)}; use one of them"
-        )
+        modes = " and ".join(PAGED_MODES)
+        raise InvalidInput(f"mode={config.mode!r}: a model that is split over ranks serves {modes}; use one of them")
     if config.depth:
         raise InvalidInput("depth=1: ranks need each step's tokens before the next; leave depth None or 0")
