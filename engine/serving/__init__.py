@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from engine.serving.access.keys import KEYS_VARIABLE, KeyFile, made_key
-from engine.serving.settings import JwtRules, ServingSettings
+from engine.serving.settings import JwtRules, OtlpSettings, RequestLogSettings, ServingSettings
 
 if TYPE_CHECKING:
     from engine.serving.server import Server
