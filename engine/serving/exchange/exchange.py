@@ -38,9 +38,10 @@ class Exchange:
     ended: float = 0.0
 
     def refuse(self, error: ApiError) -> None:
-        """It ends with this error. Its words may quote what was sent, its code and parameter do not."""
+        """It ends with this error, whose words may quote what was sent; so may the name of a field that is none."""
         self.status, self.message = error.status, str(error)
-        self.error = ": ".join(filter(None, (error.code or "invalid_request", error.param)))
+        named = error.param if error.code != "unknown_parameter" else None
+        self.error = ": ".join(filter(None, (error.code or "invalid_request", named)))
 
     def leave(self) -> None:
         """The client goes away before it ends."""

@@ -1,7 +1,9 @@
 """The sink that sends spans and measures by OTLP over HTTP; OpenTelemetry's SDK batches and retries."""
 
+import logging
 import os
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,6 +24,27 @@ from engine.serving.otlp.attributes import attributes, common
 from engine.serving.settings import OtlpSettings
 
 CLOSING = 5.0  # seconds that the last spans may take
+SAID = 60.0  # seconds between two lines on a collector that takes nothing
+LOGGERS = (
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.sdk._shared_internal",
+)
+
+
+class Seldom(logging.Filter):
+    """Lets a line through now and then: the SDK says at each try that a collector is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = -SAID
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._said < SAID:
+            return False
+        self._said = now
+        return True
 
 
 class Otlp:
@@ -32,13 +55,16 @@ class Otlp:
         self._text = settings.text
         named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         resource = Resource.create({} if named else {"service.name": names.PROVIDER})
+        self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
         self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
         if _asked("TRACES"):
-            exporter = OTLPSpanExporter(endpoint=_endpoint(settings, "traces"))
-            self._spans.add_span_processor(BatchSpanProcessor(exporter))
+            spans = OTLPSpanExporter(endpoint=_endpoint(settings, "traces"))
+            self._exporters.append(spans)
+            self._spans.add_span_processor(BatchSpanProcessor(spans))
         readers = []
         if _asked("METRICS"):
             measured = OTLPMetricExporter(endpoint=_endpoint(settings, "metrics"))
+            self._exporters.append(measured)
             readers.append(PeriodicExportingMetricReader(measured))
         self._measures = MeterProvider(readers, resource, shutdown_on_exit=False)
         self._tracer = self._spans.get_tracer(names.PROVIDER)
@@ -50,6 +76,9 @@ class Otlp:
         self._duration = histogram(names.DURATION, "From a request's arrival to its end.", names.DURATION_BUCKETS)
         self._ttft = histogram(names.TTFT, "From a request's arrival to its first token.", names.TTFT_BUCKETS)
         self._tpot = histogram(names.TPOT, "A sample's mean time a token after the first.", names.TPOT_BUCKETS)
+        self._seldom = Seldom()
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(self._seldom)
         self._propagator = TraceContextTextMapPropagator()
 
     def take(self, facts: Sequence[Facts]) -> None:
@@ -99,6 +128,12 @@ class Otlp:
         last = threading.Thread(target=end, name="otlp-close", daemon=True)
         last.start()
         last.join(CLOSING)
+        if last.is_alive():
+            for exporter in self._exporters:
+                exporter.shutdown()  # ends its waits between two tries
+            last.join(1)
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(self._seldom)
 
 
 def _asked(kind: str) -> bool:
