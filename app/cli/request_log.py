@@ -23,7 +23,9 @@ def telling_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--log-spool", type=Path, metavar="FILE", help=spool)
     most = "how much of them; later rows are dropped and counted (default: 64M)"
     to.add_argument("--log-spool-size", type=size_in_bytes, default=64 << 20, metavar="SIZE", help=most)
-    traces = "send OpenTelemetry's spans and measures there, over HTTP (default: where $OTEL_EXPORTER_OTLP_ENDPOINT says)"
+    traces = (
+        "send OpenTelemetry's spans and measures there, over HTTP (default: where $OTEL_EXPORTER_OTLP_ENDPOINT says)"
+    )
     to.add_argument("--otlp", nargs="?", const="", metavar="URL", help=traces)
     to.add_argument("--otlp-text", action="store_true", help="spans have prompts and answers too")
 

@@ -83,8 +83,8 @@ class Answering:
 
 def _exchange(form: Form, scope: Scope, size: int) -> Exchange:
     headers = Headers(scope=scope)
-    context = (headers.get(name, "")[:LONGEST_HEADER] for name in ("traceparent", "tracestate"))
-    return Exchange(form.id, scope["path"], scope["caller"], form.model, size, *context)
+    parent, state = (headers.get(name, "")[:LONGEST_HEADER] for name in ("traceparent", "tracestate"))
+    return Exchange(form.id, scope["path"], scope["caller"], form.model, size, parent, state)
 
 
 async def _watch(receive: Receive, reader: Reader) -> None:
@@ -94,8 +94,8 @@ async def _watch(receive: Receive, reader: Reader) -> None:
 
 
 class Answer:
-    """One request's answer as it comes. Sample s of prompt p is choice p·n + s. `failure` is an error that came too late
-    for a status."""
+    """One request's answer as it comes. Sample s of prompt p is choice p·n + s. `failure` is an error that came too
+    late for a status."""
 
     def __init__(self, service: Service, asked: Sampled, form: Form, reader: Reader, echoed: Sequence[str]) -> None:
         self._service, self._asked, self._form, self._reader = service, asked, form, reader

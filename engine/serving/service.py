@@ -30,9 +30,7 @@ class Service:
     """`model` is the name that requests ask for. `outlet` is told of those that are over. `draining`: it takes no more
     of them."""
 
-    def __init__(
-        self, engine: EngineFace, model: str, settings: ServingSettings, outlet: Outlet | None = None
-    ) -> None:
+    def __init__(self, engine: EngineFace, model: str, settings: ServingSettings, outlet: Outlet | None = None) -> None:
         self.engine, self.model = engine, model
         self.outlet = outlet or Outlet(())
         self.created = int(time.time())

@@ -43,8 +43,8 @@ class RequestLogSettings:
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """Where OpenTelemetry's spans and measures go, over HTTP: `url` without /v1/traces (None: where $OTEL_EXPORTER_OTLP_*
-    say). `text`: with prompts and answers."""
+    """Where OpenTelemetry's spans and measures go, over HTTP: `url` without /v1/traces (None: where
+    $OTEL_EXPORTER_OTLP_* say). `text`: with prompts and answers."""
 
     url: str | None = None
     text: bool = False

@@ -91,7 +91,7 @@ class Database:
         self._ready = True
 
     def _look(self) -> None:
-        """A file of SQLite that was moved away is made again; it is for its owner alone, and so is what is beside it."""
+        """A file of SQLite that was moved away is made again, for its owner alone, as is what SQLite puts beside it."""
         if self.file is None:
             return
         with contextlib.suppress(FileNotFoundError):

@@ -125,7 +125,10 @@ def test_a_request_is_a_span_in_the_clients_trace_with_its_parts(engine: EngineP
     assert other.trace_id.hex() != TRACE
     parts = [spans[name] for name in ("queue", "prefill", "decode")]
     assert {part.parent_span_id for part in parts} == {whole.span_id}
-    edges = [whole.start_time_unix_nano, *(edge for p in parts for edge in (p.start_time_unix_nano, p.end_time_unix_nano))]
+    edges = [
+        whole.start_time_unix_nano,
+        *(edge for p in parts for edge in (p.start_time_unix_nano, p.end_time_unix_nano)),
+    ]
     assert edges == sorted(edges)
     assert edges[1] == edges[0]
     assert edges[-1] <= whole.end_time_unix_nano <= time.time_ns()

@@ -41,7 +41,9 @@ def logged(engine: EngineProcess, folder: Path, url: str = "", **more: Any) -> I
 
 def test_a_row_tells_what_the_client_was_told(engine: EngineProcess, tmp_path: Path) -> None:
     with logged(engine, tmp_path) as http:
-        one = http.post("/v1/completions", json=BODY | {"n": 2, "stop": ["zebra"], "temperature": 0.5, "seed": 3}).json()
+        one = http.post(
+            "/v1/completions", json=BODY | {"n": 2, "stop": ["zebra"], "temperature": 0.5, "seed": 3}
+        ).json()
         asked = CHAT | {"max_tokens": 6, "stream": True, "stream_options": {"include_usage": True}}
         events = http.post("/v1/chat/completions", json=asked).text.split("\n\n")
         last = json.loads(events[-3].removeprefix("data: "))
@@ -56,7 +58,14 @@ def test_a_row_tells_what_the_client_was_told(engine: EngineProcess, tmp_path: P
         assert 0 <= row["queue_seconds"] <= row["ttft_seconds"] <= row["latency_seconds"] < 30
         assert (row["status"], row["error"]) == (200, None)
         assert abs(row["time"].timestamp() - time.time()) < 86_400
-    assert first["parameters"] == {"max_tokens": 4, "temperature": 0.5, "seed": 3, "n": 2, "ignore_eos": True, "stop": 1}
+    assert first["parameters"] == {
+        "max_tokens": 4,
+        "temperature": 0.5,
+        "seed": 3,
+        "n": 2,
+        "ignore_eos": True,
+        "stop": 1,
+    }
     assert first["finish_reasons"] == ["length", "length"]
     assert [row["stream"] for row in (first, second)] == [False, True]
     assert {row["prompts"] for row in (first, second, third, fourth)} == {None}
@@ -131,7 +140,7 @@ def test_while_the_database_is_locked_answers_go_on_and_no_row_is_lost_or_twice(
 
         ids = under_load(http, hold)
         until(lambda: gauge(http, "request_log_spool_bytes") == 0)
-        assert "batchscope:request_log_rows_total{outcome=\"dropped\"} 0.0" in http.get("/metrics").text
+        assert 'batchscope:request_log_rows_total{outcome="dropped"} 0.0' in http.get("/metrics").text
     found = [row["id"] for row in rows_of(str(path))]
     assert len(found) == len(ids) > 20
     assert set(found) == ids
