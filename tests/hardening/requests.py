@@ -24,7 +24,7 @@ from tests.hardening.found import Found
 CLIENTS = 16
 PART = 500  # requests between two looks at whether all is given back
 WARM = 3_000  # requests after which memory is to stay as it is: the window of records that are kept has filled
-GROWTH = 32 << 20  # bytes that either process may still grow by
+GROWTH = 16 << 20  # bytes that either process may still grow by
 PATIENCE = 60.0  # seconds until all that was asked is done
 LEAVES = ("never", "never", "head", "body", "sent", "first", "later", "reset")
 STORY: dict[str, Any] = {"messages": [{"role": "user", "content": "Tell me of a fox and a kite."}]}
