@@ -13,7 +13,7 @@ from pathlib import Path
 from app.cli.key import keys_of, keys_option
 from app.cli.options import check_model, config_of, engine_options, model_options, size_in_bytes, spec_of, whole
 from app.cli.progress import Bar
-from app.cli.request_log import otlp_of, request_log_of, telling_options
+from app.cli.requests import otlp_of, request_log_of, telling_options
 from engine import EngineProcess, InvalidInput, ModelSpec
 from engine.core import usable_cores
 from engine.serving import JwtRules, ServingSettings
@@ -99,8 +99,8 @@ def settings_of(options: argparse.Namespace) -> ServingSettings:
         options.max_body,
         options.tls_cert,
         options.tls_key,
-        request_log_of(options),
-        otlp_of(options),
+        request_log=request_log_of(options),
+        otlp=otlp_of(options),
     )
 
 

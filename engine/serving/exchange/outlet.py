@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,15 +88,19 @@ class Outlet:
                 self._bytes = self._lost = 0
                 if self._closing and not new and not lost:
                     return
+            self._tell(new, lost)
+
+    def _tell(self, new: Sequence[Exchange], lost: int) -> None:
+        try:
             facts = [Facts.of(exchange) for exchange in new]
             for sink in self.sinks:
-                try:
-                    if facts:
-                        sink.take(facts)
-                    if lost:
-                        sink.lose(lost)
-                except Exception as error:  # a defect of ours: never a request's
-                    log.error("%s failed: %s", type(sink).__name__, type(error).__name__, exc_info=error)
+                if facts:
+                    sink.take(facts)
+                if lost:
+                    sink.lose(lost)
+        except Exception as error:  # a defect of ours, which no request is to suffer from: the log says where, not what
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("what became of %d requests is not kept: %s\n%s", len(new), type(error).__name__, where)
 
     def close(self) -> None:
         """Tells what is pending, then closes the sinks. Idempotent."""

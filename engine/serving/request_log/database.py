@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class Database:
         except (SQLAlchemyError, OSError) as error:
             self._ready = False
             self._engine.dispose()
-            raise Away(_words(error)) from None
+            raise Away(words(error)) from None
 
     def _insert(self, rows: Sequence[Row]) -> int:
         order = SYSTEMS[self._system].insert(REQUESTS).on_conflict_do_nothing(index_elements=["id"])
@@ -77,7 +77,13 @@ class Database:
                 self._prepare(connection)
         except (SQLAlchemyError, OSError) as error:
             self._engine.dispose()
-            raise Away(_words(error)) from None
+            raise Away(words(error)) from None
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Raises SQLAlchemyError."""
+        with self._engine.connect() as connection:
+            yield connection
 
     def _prepare(self, connection: Connection) -> None:
         if self._ready:
@@ -150,7 +156,7 @@ def _known(row: Row) -> bool:
     return {column.name for column in REQUESTS.columns if not column.nullable} <= row.keys() <= set(columns())
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
     """The first line of what the driver says."""
     said = str(getattr(error, "orig", None) or error).strip().splitlines()
     return f"{type(error).__name__}: {said[0][:300]}" if said else type(error).__name__

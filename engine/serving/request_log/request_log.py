@@ -32,26 +32,33 @@ class RequestLog:
 
     def __init__(self, settings: RequestLogSettings) -> None:
         self._text = settings.text
-        self.database = Database(settings.database)
-        self.spool = Spool(settings.spool, settings.spool_bytes)
         self.written = self.dropped = self.refused = 0
         self.up = True
         self._said = -SAID
         self._changed = threading.Condition()
         self._closing = False
         self._end = 0.0
+        self.database = Database(settings.database)
+        try:
+            away = self._first_look()
+            self.spool = Spool(settings.spool, settings.spool_bytes)
+        except BaseException:
+            self.database.close()
+            raise
+        if away is not None:
+            self._tell_away(away)
+        self._thread = threading.Thread(target=self._write, name="request-log", daemon=True)
+        self._thread.start()
+
+    def _first_look(self) -> Away | None:
+        """Whether it is away: then it may come back, but for a file of this machine."""
         try:
             self.database.check()
         except Away as away:
-            if self.database.file is not None:  # a file of this machine does not come back
-                self.spool.close()
+            if self.database.file is not None:
                 raise InvalidInput(f"request_log={self.database.name}: {away}") from None
-            self._tell_away(away)
-        except InvalidInput:
-            self.spool.close()
-            raise
-        self._thread = threading.Thread(target=self._write, name="request-log", daemon=True)
-        self._thread.start()
+            return away
+        return None
 
     # -- the outlet's thread
 

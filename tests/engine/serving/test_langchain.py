@@ -1,15 +1,12 @@
-"""langchain-openai against the server, where it is installed: pip install langchain-openai (110 MB, so no extra has it)."""
+"""langchain-openai against the server, where it is installed: it has 110 MB, so that no extra brings it."""
 
 import asyncio
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from engine.serving import Server
 
-os.environ["LANGSMITH_TRACING"] = "false"
 pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -17,10 +14,10 @@ STORY = [("system", "You tell stories."), ("human", "Tell me of a fox.")]
 
 
 @pytest.fixture(scope="module")
-def chat(server: Server) -> Iterator[Any]:
+def chat(server: Server) -> Any:
     from langchain_openai import ChatOpenAI
 
-    yield ChatOpenAI(
+    return ChatOpenAI(
         model="demo", base_url=f"{server.address}/v1", api_key="none", temperature=0, max_tokens=24, max_retries=0
     )
 

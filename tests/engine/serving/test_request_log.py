@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.__main__ import main
 from engine import EngineProcess, InvalidInput
 from engine.serving import RequestLogSettings, ServingSettings
 from engine.serving.request_log import RequestLog, columns, database
@@ -82,6 +83,27 @@ def test_texts_are_kept_when_that_is_asked(engine: EngineProcess, tmp_path: Path
     assert first["texts"] == [choice["text"] for choice in answer["choices"]]
     assert first["parameters"]["stop"] == ["zebra"]
     assert second["prompts"] == [[5, 6, 7]]
+
+
+def test_the_last_rows_are_shown_on_the_command_line(
+    engine: EngineProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "requests.db")
+    assert main(["requests", path]) == 2
+    assert "requests.db: there is no request log" in capsys.readouterr().err
+    with logged(engine, tmp_path) as http:
+        for most in (1, 2, 0, 3):
+            http.post("/v1/completions", json=BODY | {"max_tokens": most})
+    assert main(["requests", path, "--last", "3"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == "time key route status prompt cached output queue TTFT latency ends".split()
+    assert [line.split()[4] for line in lines] == ["200", "400", "200"]
+    assert [line.split()[-1] for line in lines] == ["length", "max_tokens", "length"]
+    assert main(["requests", path, "--json"]) == 0
+    assert [row["output_tokens"] for row in json.loads(capsys.readouterr().out)] == [1, 2, 0, 3]
+    (tmp_path / "text.db").write_text("a shopping list\n" * 100)
+    assert main(["requests", str(tmp_path / "text.db")]) == 2
+    assert "text.db cannot be read as a request log: DatabaseError: file is not" in capsys.readouterr().err
 
 
 def test_a_client_that_goes_away_has_a_row_that_says_so(engine: EngineProcess, tmp_path: Path) -> None:
