@@ -43,10 +43,10 @@ def test_after_hundreds_of_turns_an_engine_has_kept_its_blocks_and_left_nothing(
 
 @pytest.mark.timeout(240)
 def test_after_hundreds_of_clients_that_went_away_a_server_has_nothing_left() -> None:
-    found = ask(300, 0)
+    found = ask(100, 0)
     assert found.defects == []
-    assert found.counts.total() == 300
-    assert found.counts["taken"] > 50
+    assert found.counts.total() == 100
+    assert found.counts["taken"] > 10
 
 
 def test_what_is_no_answer_is_counted_as_a_defect() -> None:

@@ -157,6 +157,8 @@ def _known(row: Row) -> bool:
 
 
 def words(error: Exception) -> str:
-    """The first line of what the driver says."""
+    """The first line of what the driver says, or the system."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
     said = str(getattr(error, "orig", None) or error).strip().splitlines()
     return f"{type(error).__name__}: {said[0][:300]}" if said else type(error).__name__

@@ -56,7 +56,7 @@ class RequestLog:
             self.database.check()
         except Away as away:
             if self.database.file is not None:
-                raise InvalidInput(f"request_log={self.database.name}: {away}") from None
+                raise InvalidInput(f"request_log={self.database.name}: {away}; name another file, or a URL") from None
             return away
         return None
 

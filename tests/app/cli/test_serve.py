@@ -59,14 +59,16 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Capture
         (["--allow-host", "http://a"], "allow_host='http://a': give a name"),
         (["--log-text"], "are the request log's; ask for it with --request-log"),
         (["--request-log", "mysql://a:b@c/d"], "request_log=mysql: name a file (SQLite)"),
-        (["--request-log", "/proc/none/requests.db"], "the request log's spool /proc/none/requests.db.spool cannot"),
+        (["--request-log", "/proc/none/requests.db"], "=/proc/none/requests.db: No such file or directory; name"),
+        (["--request-log", "log.db", "--log-spool", "/proc/none/spool"], "spool /proc/none/spool cannot be written: No"),
         (["--otlp-text"], "say where they go with --otlp URL"),
         (["--otlp", "collector:4317"], "otlp='collector:4317': give a URL"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_loaded(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["serve", "--port", "0", *words]) == 2
     err = capsys.readouterr().err
     assert told in err
