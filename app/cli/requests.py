@@ -18,7 +18,7 @@ DEFAULT = "requests.db"
 OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
-HEAD = ("time", "key", "route", "status", "prompt", "cached", "output", "queue", "TTFT", "latency", "ends")
+HEAD = ("time, UTC", "key", "route", "status", "prompt", "cached", "output", "queue", "TTFT", "latency", "ends")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 from sqlalchemy import create_engine, select
 
 from engine.config.specs import SamplingParams
@@ -105,6 +107,20 @@ class Postgres:
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(20)
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """It says nothing, and closes nothing."""
+        assert self._process is not None
+        all_of_it = [psutil.Process(self._process.pid)]
+        all_of_it += all_of_it[0].children(recursive=True)
+        for process in all_of_it:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in all_of_it:
+                process.resume()
 
     def close(self) -> None:
         for _ in range(100):  # its children see within moments that it is gone

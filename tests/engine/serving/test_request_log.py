@@ -96,7 +96,7 @@ def test_the_last_rows_are_shown_on_the_command_line(
             http.post("/v1/completions", json=BODY | {"max_tokens": most})
     assert main(["requests", path, "--last", "3"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == "time key route status prompt cached output queue TTFT latency ends".split()
+    assert head.split() == "time, UTC key route status prompt cached output queue TTFT latency ends".split()
     assert [line.split()[4] for line in lines] == ["200", "400", "200"]
     assert [line.split()[-1] for line in lines] == ["length", "max_tokens", "length"]
     assert main(["requests", path, "--json"]) == 0
@@ -198,6 +198,28 @@ def test_postgresql_is_killed_twice_under_load_and_no_row_is_lost_or_twice(
         found = [row["id"] for row in rows_of(postgres.url)]
     assert len(found) == len(ids) > 20
     assert set(found) == ids
+
+
+def test_while_postgresql_hangs_answers_go_on(
+    engine: EngineProcess, tmp_path: Path, postgres: Postgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with postgres, logged(engine, tmp_path, postgres.url) as http:
+        first = http.post("/v1/completions", json=BODY).json()["id"]
+        until(lambda: gauge(http, "request_log_spool_bytes") == 0)
+        with postgres.halted():
+            ids, waits = [first], []
+            for _ in range(20):
+                begun = time.monotonic()
+                ids.append(http.post("/v1/completions", json=BODY | {"max_tokens": 1}).json()["id"])
+                waits.append(time.monotonic() - begun)
+                time.sleep(0.02)
+            assert max(waits) < 2
+            assert gauge(http, "request_log_spool_bytes") > 5_000
+        until(lambda: gauge(http, "request_log_spool_bytes") == 0)
+        assert main(["requests", postgres.url, "--json", "--last", "21"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in rows] == ids
+    assert all(row["time"].endswith("+00:00") for row in rows)
 
 
 def test_postgresql_takes_whatever_a_client_can_write(tmp_path: Path, postgres: Postgres) -> None:
