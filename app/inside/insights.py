@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from app.language import tr
+
 if TYPE_CHECKING:
     from app.inside.panel import InsightPanel
     from app.playback.scope import Scope
@@ -17,8 +19,12 @@ class Insight:
     """One of the panels: its `name` in layouts and files, its title, where its class is."""
 
     name: str
-    title: str
+    say: Callable[[], str]
     place: str
+
+    @property
+    def title(self) -> str:
+        return self.say()
 
     def build(self, scope: Scope) -> InsightPanel:
         """The panel. Its module is loaded now: the window's first paint needs none of them."""
@@ -28,11 +34,11 @@ class Insight:
 
 
 INSIGHTS = (
-    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel"),
-    Insight("step", "Step", "app.inside.step.panel:StepInspector"),
-    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap"),
-    Insight("beams", "Beams", "app.inside.beams.panel:BeamsPanel"),
-    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill"),
-    Insight("roofline", "Bottleneck", "app.inside.roofline.panel:Roofline"),
-    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel"),
+    Insight("timeline", lambda: tr("Timeline"), "app.inside.timeline.panel:TimelinePanel"),
+    Insight("step", lambda: tr("Step"), "app.inside.step.panel:StepInspector"),
+    Insight("kv_map", lambda: tr("KV map"), "app.inside.kv_map.panel:KvMap"),
+    Insight("beams", lambda: tr("Beams"), "app.inside.beams.panel:BeamsPanel"),
+    Insight("memory", lambda: tr("Memory"), "app.inside.memory.panel:MemoryBill"),
+    Insight("roofline", lambda: tr("Bottleneck"), "app.inside.roofline.panel:Roofline"),
+    Insight("machine", lambda: tr("Machine"), "app.inside.machine.panel:MachinePanel"),
 )
