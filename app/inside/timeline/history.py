@@ -13,8 +13,8 @@ from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitt
 
 
 class TimelineHistory:
-    """Feed it a trace's records in order; `cells` and `ranks` are given by who draws them. `origin` is when the first request came
-    in; `device` is true where a GPU computes, `budget` is that of a step, as the header tells."""
+    """Feed it a trace's records in order; `cells` and `ranks` are given by who draws them. `origin` is when the first
+    request came in; `device` is true where a GPU computes, `budget` is that of a step, as the header tells."""
 
     def __init__(self, cells: TimelineCells | None = None) -> None:
         self.cells = cells if cells is not None else TimelineCells(_nowhere)
