@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from engine.trace.records import Header, Kind, Record, Step
 KEPT = 8_192  # records as objects: the last 40 seconds at 100 steps a second
 CHUNK = 128  # records that are packed together
 CACHED = 16  # chunks that stay unpacked, for readers that go on where they were
+COLUMNS = ("times", "step_places", "step_begins", "step_ends", "step_running", "step_kv")
 
 
 def time_of(record: Record) -> float:
@@ -166,6 +167,11 @@ class Log(Sequence[Record]):
         return chunk[at]
 
     @property
+    def columns(self) -> "dict[str, array[Any]]":
+        """The columns by their names."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    @property
     def packed_bytes(self) -> int:
         """The size of what is packed."""
         return sum(map(len, self._state.chunks))
@@ -176,7 +182,7 @@ class WatchedLog(Log):
 
     def __init__(self, log: Log, look: Callable[[], None]) -> None:
         self.__dict__.update(log.__dict__)
-        self._look = look
+        self._log, self._look = log, look
 
     @overload
     def __getitem__(self, at: int) -> Record: ...
@@ -186,4 +192,4 @@ class WatchedLog(Log):
 
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
         self._look()
-        return super().__getitem__(at)
+        return self._log[at]
