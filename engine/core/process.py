@@ -237,7 +237,7 @@ class EngineProcess(EngineFace):
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
             self.error = f"the engine's process {self.pid} is gone ({how})"
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
-        now = trace.records.times[-1] if trace.records else 0.0
+        now = trace.records.latest
         for request, sample in trace.open:
             trace.append(Ended(now, request, reason, "", self.error, sample))
         self._of(self._session)[1].end_unknown(now, reason, self.error)
