@@ -118,8 +118,8 @@ class Parser(argparse.ArgumentParser):
 
 
 COMMANDS = (
-    "run serve key fleet compare sweep compress replay tour export models quantize quality fit bench doctor".split()
-)
+    "run serve key fleet requests compare sweep compress replay tour export models quantize quality fit bench doctor"
+).split()
 """Each a module of `app.cli`, in the order of --help."""
 
 
