@@ -92,8 +92,8 @@ def test_a_stop_string_is_met_across_the_cut_and_characters_are_put_together(dem
 
 
 @pytest.mark.parametrize("config", [
-    EngineConfig(mode="chunked", max_running=8, token_budget=16, prefix_caching=True, depth=1),
-    EngineConfig(max_running=3, token_budget=512, speculation="ngram"),
+    EngineConfig(mode="chunked", max_running=8, token_budget=16, kv_memory=8 << 20, prefix_caching=True, depth=1),
+    EngineConfig(max_running=3, token_budget=512, kv_memory=8 << 20, speculation="ngram"),
 ])  # fmt: skip
 def test_the_engine_that_goes_on_may_be_set_otherwise(demo: Engine, config: EngineConfig) -> None:
     params = SamplingParams(max_tokens=LONGEST, seed=5, n=2, frequency_penalty=0.5)
@@ -130,6 +130,6 @@ def test_what_cannot_go_on_is_refused_by_name(demo: Engine, params: SamplingPara
 
 
 def test_a_mode_without_blocks_refuses_it(demo: Engine) -> None:
-    demo.begin(EngineConfig(mode="static", max_running=4))
+    demo.begin(EngineConfig(mode="static", max_running=4, kv_memory=8 << 20))
     with pytest.raises(InvalidInput, match="mode 'static'"):
         demo.submit_many([Submission([5, 6], SamplingParams(temperature=0), said=((1,),))])

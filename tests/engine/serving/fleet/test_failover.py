@@ -19,7 +19,7 @@ from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
 from tests.engine.serving.fleet.conftest import busiest, kill, said, story, undisturbed, until, whole
 
-KILLS = int(os.environ.get("KILLS", "2"))
+KILLS = int(os.environ.get("KILLS", "2"))  # 20 for the long one
 SMALL = EngineConfig(max_running=4, token_budget=512, kv_memory=4 << 20)
 SCHEMA = '{"type": "object", "properties": {"hero": {"type": "string", "minLength": 40}}, "required": ["hero"]}'
 KINDS: list[dict[str, Any]] = [
