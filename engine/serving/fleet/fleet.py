@@ -67,7 +67,9 @@ class Fleet(EngineFace):
                 more[name] = replicas * size
         self.config: EngineConfig = replace(config, **more)
         sizes: dict[str, Any] = {"blocks": replicas * header.blocks, "host_blocks": replicas * header.host_blocks}
-        told: Header = replace(header, config=self.config, created=time.time(), **sizes)
+        told: Header = replace(
+            header, config=self.config, created=time.time(), bill=None, **sizes
+        )  # that was one's bill
         self.trace = Trace([told])
         self._traffic = Traffic(header, replicas, self.trace)
         self._traffic.lost, self._traffic.drop, self._traffic.over = self._keeper.lost, self._keeper.drop, self._over
