@@ -63,6 +63,9 @@ class Populating(threading.Thread):
     def stop(self) -> None:
         """Returns when it has ended."""
         self._stopped = True
+        if self.is_alive() and self.native_id:
+            with contextlib.suppress(OSError, AttributeError):  # it is waited for: it gets its share of time
+                os.sched_setscheduler(self.native_id, os.SCHED_OTHER, os.sched_param(0))
         self.join()
 
     def run(self) -> None:
