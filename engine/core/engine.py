@@ -205,8 +205,8 @@ class Engine(EngineFace):
 
     def _load(self, assemble: Callable[[], Assembly], config: EngineConfig, say: Reporter) -> None:
         self._assembly = assemble()
-        if self._assembly.model.ranks is not None:
-            self._assembly.model.ranks.on_lost = partial(_notice_lost, self._inbox, self._assembly.model.ranks)
+        if (ranks := self._assembly.model.ranks) is not None:
+            ranks.on_lost = partial(_notice_lost, self._inbox, weakref.ref(ranks))
         self.model, self.roof = self._assembly.model, self._assembly.roof
         self.card, self._piece = self.model.card, self._assembly.detokenizers.piece
         self._open_trace(self._build(config, say))
@@ -359,12 +359,13 @@ class Engine(EngineFace):
             vars(self).pop(name, None)
 
 
-def _notice_lost(inbox: Inbox, ranks: Ranks) -> None:
+def _notice_lost(inbox: Inbox, weak: weakref.ref[Ranks]) -> None:
     """An engine that is idle sees it too."""
 
     def check() -> None:
         try:
-            ranks.check()
+            if (ranks := weak()) is not None:
+                ranks.check()
         except RankLost as error:
             raise device_lost(error) from error
 

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ class Other:
 
 class Ranks:
     """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder`; `ready` waits for
-    them. `close` ends them, and so does the end of this process, however it comes.
+    them. `close` ends them, and so does whoever forgets this object, or the end of this process, however it comes.
 
     `spent`: seconds that rank 0 took to tell them of steps and to hear what these took them. Calls raise RankLost where
     one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
@@ -83,8 +84,9 @@ class Ranks:
         self._send: Sender | None = None
         self._step = -1
         self.spent = 0.0
-        self._closing = False
-        self._wake, self._woken = socket.socketpair()
+        self.closing = self.gone = False  # `gone`: one of them is
+        self._wake, woken = socket.socketpair()
+        self._end = weakref.finalize(self, _end, self.others, self._wake, self.board, self._store)
         try:
             for rank in range(1, count):
                 ours, theirs = socket.socketpair()
@@ -97,7 +99,8 @@ class Ranks:
         except BaseException:
             self.close()
             raise
-        self._watcher = threading.Thread(target=self._watch, name="engine-ranks", daemon=True)
+        watched = weakref.ref(self), woken, [other.link.end for other in self.others], self.board
+        self._watcher = threading.Thread(target=_watch, args=watched, name="engine-ranks", daemon=True)
         self._watcher.start()
 
     @property
@@ -171,31 +174,15 @@ class Ranks:
 
     def check(self) -> None:
         """Raises RankLost where one has ended."""
-        for other in self.others:
-            if not self._closing and other.ended() is not None:
-                raise self.lost(EOFError())
+        if self.gone and not self.closing:
+            raise self.lost(EOFError())
 
     def close(self) -> None:
         """Ends them and waits for that. Idempotent."""
-        if self._closing:
-            return
-        self._closing = True
-        self._wake.close()
-        self.board.give_up()
-        for other in self.others:
-            with contextlib.suppress(OSError):
-                other.link.send(QUIT)
-            other.link.end.close()
-        until = time.monotonic() + PATIENCE
-        for other in self.others:
-            if other.ended(max(0.0, until - time.monotonic())) is None:
-                other.child.kill()
-                other.child.wait()
+        self.closing = True
+        self._end()
         if hasattr(self, "_watcher") and threading.current_thread() is not self._watcher:
             self._watcher.join()
-        self._woken.close()
-        self.board.close()
-        shutil.rmtree(self._store, ignore_errors=True)
 
     def _all(self, letter: bytes, data: bytes = b"") -> None:
         try:
@@ -223,16 +210,37 @@ class Ranks:
                 return f" ({json.loads(other.link.receive()[1])['failed']})"
         return ""
 
-    def _watch(self) -> None:
-        """Whoever waits for a rank that is gone fails at once."""
-        ends = select.poll()
-        ends.register(self._woken, 0)
-        for other in self.others:
-            ends.register(other.link.end, 0)
-        gone = {descriptor for descriptor, _ in ends.poll()}
-        if self._woken.fileno() not in gone and not self._closing:
-            self.board.give_up()
-            self.on_lost()
+
+def _end(others: list[Other], wake: socket.socket, board: Board, store: Path) -> None:
+    """Ends all ranks, and the thread that watches them."""
+    wake.close()
+    board.give_up()
+    for other in others:
+        with contextlib.suppress(OSError):
+            other.link.send(QUIT)
+            other.link.end.shutdown(socket.SHUT_RDWR)
+    until = time.monotonic() + PATIENCE
+    for other in others:
+        if other.ended(max(0.0, until - time.monotonic())) is None:
+            other.child.kill()
+            other.child.wait()
+        other.link.end.close()
+    board.close()
+    shutil.rmtree(store, ignore_errors=True)
+
+
+def _watch(weak: weakref.ref[Ranks], woken: socket.socket, ends: list[socket.socket], board: Board) -> None:
+    """The watcher's thread: whoever waits for a rank that is gone fails at once. It ends with the first that goes."""
+    gone = select.poll()
+    for end in (woken, *ends):
+        gone.register(end, 0)
+    first = {descriptor for descriptor, _ in gone.poll()}
+    ranks = weak()
+    if woken.fileno() not in first and ranks is not None and not ranks.closing:
+        ranks.gone = True
+        board.give_up()
+        ranks.on_lost()
+    woken.close()
 
 
 def _how(code: int) -> str:

@@ -112,14 +112,16 @@ class Log(Sequence[Record]):
         self._packing = None
         self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[1:])
 
-    def forget(self, end: int) -> None:
-        """Lets go of the records before `end`, which can no longer be read; all others keep their index. The columns
-        are made anew, so that who reads the old ones is not disturbed."""
+    def forget(self, end: int, columns: bool = True) -> None:
+        """Lets go of the records before `end`, which can no longer be read; all others keep their index. Their part of
+        the `columns` goes along: these are made anew, so that who reads the old ones is not disturbed."""
         now = self._state
         if end > now.begin:
             left = now.slice(end, self._length)
             self._state = _State(end, [], end, [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)])
             self._packing = None
+            if not columns:
+                return
             self.times = self.times[-len(left) :] if left else array("d")
             steps = bisect_left(self.step_places, end)
             self.step_places, self.step_begins = self.step_places[steps:], self.step_begins[steps:]

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from engine.config.checks import InvalidInput
-from engine.serving.request_log.table import REQUESTS, SCHEMA, Row, columns, stored
+from engine.serving.request_log.table import REQUESTS, SCHEMA, Row, columns, known, stored
 
 PATIENCE = 5  # seconds that a database may take to let us in, or to let us write
 SYSTEMS = {"sqlite": sqlite, "postgresql": postgresql}
@@ -50,24 +50,32 @@ class Database:
             raise Away(words(error)) from None
 
     def _insert(self, rows: Sequence[Row]) -> int:
-        order = SYSTEMS[self._system].insert(REQUESTS).on_conflict_do_nothing(index_elements=["id"])
-        taken = [stored(row) for row in rows if _known(row)]
-        refused = len(rows) - len(taken)
+        taken = [stored(row) for row in rows if known(row)]
         with self._engine.connect() as connection:
             self._prepare(connection)
             try:
-                with connection.begin():
-                    if taken:
-                        connection.execute(order, taken)
-                return refused
-            except (DataError, IntegrityError):  # some row's: each by itself
-                for row in taken:
-                    try:
-                        with connection.begin():
-                            connection.execute(order, row)
-                    except (DataError, IntegrityError):
-                        refused += 1
-                return refused
+                self._write(connection, taken)
+                return len(rows) - len(taken)
+            except Exception as error:
+                if not _of_a_row(error):
+                    raise
+            return len(rows) - sum(self._written(connection, row) for row in taken)
+
+    def _written(self, connection: Connection, row: Row) -> bool:
+        """Whether the database takes this row."""
+        try:
+            self._write(connection, [row])
+        except Exception as error:
+            if not _of_a_row(error):
+                raise
+            return False
+        return True
+
+    def _write(self, connection: Connection, rows: list[Row]) -> None:
+        order = SYSTEMS[self._system].insert(REQUESTS).on_conflict_do_nothing(index_elements=["id"])
+        with connection.begin():
+            if rows:
+                connection.execute(order, rows)
 
     def check(self) -> None:
         """Makes the table. Raises Away, and InvalidInput where another table has its name."""
@@ -151,9 +159,10 @@ def _url(where: str) -> URL:
     return url.set(drivername="sqlite")
 
 
-def _known(row: Row) -> bool:
-    """Whether a line of a spool is a row of this table: it may be another version's."""
-    return {column.name for column in REQUESTS.columns if not column.nullable} <= row.keys() <= set(columns())
+def _of_a_row(error: Exception) -> bool:
+    """Whether it is about what a row holds, so that another try would end as this one."""
+    by_us = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
+    return by_us or isinstance(error, (DataError, IntegrityError, ValueError, TypeError, OverflowError))
 
 
 def words(error: Exception) -> str:

@@ -83,8 +83,10 @@ class RequestLog:
             rows, place = self.spool.read(BATCH)
             try:
                 self.refused += (refused := self.database.insert(rows))
-            except (Away, InvalidInput) as away:
-                self._tell_away(away)
+            except (
+                Exception
+            ) as error:  # it is away, or a defect of ours: either way the rows stay, and it is tried again
+                self._tell_away(error if isinstance(error, (Away, InvalidInput)) else type(error).__name__)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             self.written += len(rows) - refused
@@ -101,7 +103,7 @@ class RequestLog:
             self._changed.wait_for(lambda: self._closing, pause)
         return bool(self.spool.pending) and not (self._closing and (time.monotonic() > self._end or not self.up))
 
-    def _tell_away(self, why: Exception) -> None:
+    def _tell_away(self, why: Exception | str) -> None:
         if self.up:
             self.up = False
             where = self.database.name

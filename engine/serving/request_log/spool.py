@@ -76,6 +76,8 @@ class Spool:
         while b"\n" not in (block := os.pread(self._file, length, head)) and length < size - head:
             length = min(2 * length, size - head)
         lines = block.split(b"\n")[:-1][:most]
+        if not lines:
+            return [], size  # somebody else has cut the file
         rows = [row for line in lines if (row := _row(line)) is not None]
         return rows, head + sum(map(len, lines)) + len(lines)
 

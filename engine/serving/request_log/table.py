@@ -78,6 +78,12 @@ def parameters(params: SamplingParams, text: bool) -> Row:
     return told
 
 
+def known(row: Mapping[str, Any]) -> bool:
+    """Whether a line of a spool is a row of this table: it may be another version's."""
+    needed = {column.name for column in REQUESTS.columns if not column.nullable}
+    return needed <= row.keys() <= set(columns()) and isinstance(row["time"], float)
+
+
 def stored(row: Mapping[str, Any]) -> Row:
     """A row as the database takes it: no text has a NUL or half a character, which PostgreSQL does not know."""
     told = {name: _sound(row.get(name)) for name in columns()}

@@ -1,5 +1,6 @@
 """However a rank or the engine ends, whoever waits is told which one it was, and no process is left."""
 
+import gc
 import os
 import signal
 import time
@@ -103,3 +104,12 @@ def test_the_engines_process_tells_which_rank_it_was(tiny_folder: Callable[[str]
 def test_a_load_is_refused_in_the_same_words_by_an_engines_process(tiny_folder: Callable[[str], Path]) -> None:
     with pytest.raises((ValueError, EngineDied), match="use 2, or 1"):
         EngineProcess(ModelSpec(str(tiny_folder("llama")), parallel=Parallel(4)), CONFIG)
+
+
+def test_an_engine_that_is_forgotten_takes_its_ranks_with_it(tiny_folder: Callable[[str], Path]) -> None:
+    engine = Engine(spec(tiny_folder("llama")), CONFIG, threads=1)
+    pid = other(engine)
+    engine.submit([5, 6, 7], LONG.with_(max_tokens=2)).result()
+    del engine
+    gc.collect()
+    wait_until(lambda: not psutil.pid_exists(pid))

@@ -320,15 +320,28 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     assert [row["id"] for row in rows_of(str(tmp_path / "old-requests.db"))] == [facts(1).id]
 
 
-def test_a_row_of_another_version_in_the_spool_holds_nothing_up(tmp_path: Path) -> None:
+def test_a_row_of_another_version_or_of_no_sense_holds_nothing_up(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "requests.spool", 1 << 20)
     spool.append([{"id": "old", "unheard_of": 1}])
     spool.close()
     log = RequestLog(settings(tmp_path))
-    log.take([facts(1)])
+    log.take([facts(1), facts(2, output_tokens=2**70), facts(3)])
     until(lambda: log.spool.pending == 0)
     log.close()
-    assert (log.written, log.refused) == (1, 1)
+    assert (log.written, log.refused) == (2, 2)
+    assert [row["id"] for row in rows_of(str(tmp_path / "requests.db"))] == [facts(1).id, facts(3).id]
+
+
+def test_a_spool_that_somebody_empties_is_used_on(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", 1 << 20)
+    spool.append([{"id": "lost"}])
+    (tmp_path / "spool").write_bytes(b"")
+    rows, place = spool.read(10)
+    assert rows == []
+    spool.advance(place)
+    spool.append([{"id": "kept"}])
+    assert spool.read(10)[0] == [{"id": "kept"}]
+    spool.close()
 
 
 def test_what_can_be_mended_is_told_before_a_model_is_loaded(tmp_path: Path) -> None:
