@@ -97,12 +97,13 @@ class IndexFolder:
             with opened(path) as db:
                 version = _format(path, db)
                 older, check = Older(version) if version < VERSION else None, RecordCheck()
-                (last,) = db.execute("select max(seq) from records").fetchone()
-                total = 0 if last is None else int(last) + 1
+                (total, first, last) = db.execute("select count(*), min(seq), max(seq) from records").fetchone()
+                if (first, last) != (0, total - 1):
+                    raise InvalidInput(f"{path} lacks records, or holds none; nothing is kept of it")
                 for begin in range(0, total, CHUNK):
                     rows: list[Row] = db.execute(_SELECT, (begin, min(begin + CHUNK, total))).fetchall()
-                    sums.append(checksum(rows))
                     records = [decode(kind, data, older) for _, kind, data in rows]
+                    sums.append(checksum(rows))
                     for place, record in enumerate(records, begin):
                         check(record)
                         if isinstance(record, Submitted) and not trace.open:
