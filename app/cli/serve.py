@@ -13,6 +13,7 @@ from pathlib import Path
 from app.cli.key import keys_of, keys_option
 from app.cli.options import check_model, config_of, engine_options, model_options, size_in_bytes, spec_of, whole
 from app.cli.progress import Bar
+from app.cli.requests import otlp_of, request_log_of, telling_options
 from engine import EngineProcess, InvalidInput, ModelSpec
 from engine.core import usable_cores
 from engine.serving import JwtRules, ServingSettings
@@ -43,6 +44,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--max-body", type=size_in_bytes, default=default.body, metavar="SIZE", help=body)
     to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
     to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
+    telling_options(to)
     model_options(to)
     engine_options(to)
     to.set_defaults(command=serve)
@@ -97,6 +99,8 @@ def settings_of(options: argparse.Namespace) -> ServingSettings:
         options.max_body,
         options.tls_cert,
         options.tls_key,
+        request_log=request_log_of(options),
+        otlp=otlp_of(options),
     )
 
 

@@ -1,6 +1,7 @@
 """The records of one trace, hours of them: the newest as objects, older ones packed and unpacked when they are read."""
 
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,13 +62,15 @@ class Log(Sequence[Record]):
     falls (a record that was made before the one ahead of it counts from that one's time); of each step, `step_places`
     (its index here), `step_begins`, `step_ends`, `step_running` (rows that are not held) and `step_kv` (tokens in the
     cache after it). They are `array`s, for other threads perhaps one record behind. Take slices, which are copies: an
-    array that NumPy looks into cannot grow.
+    array that NumPy looks into cannot grow. They begin with the first record that is left: where none was let go,
+    `times` has a record's index.
     """
 
     def __init__(self, records: Iterable[Record] = (), kept: int = KEPT) -> None:
         self.times = array("d")
         self.step_places, self.step_begins, self.step_ends = array("I"), array("d"), array("d")
         self.step_running, self.step_kv = array("I"), array("q")
+        self.latest = 0.0  # when the newest record was known, be it here or let go
         self._length = 0
         self._kept = kept
         self._state = _State(0, [], 0, [])
@@ -87,7 +90,8 @@ class Log(Sequence[Record]):
         else:
             now.kept.append([record])
         self._length += 1  # before the columns, so that what they name can be read
-        self.times.append(max(time, self.times[-1]) if place else time)
+        self.latest = max(time, self.latest) if place else time
+        self.times.append(self.latest)
         if isinstance(record, Step):
             self.step_places.append(place)
             self.step_begins.append(record.started)
@@ -108,13 +112,21 @@ class Log(Sequence[Record]):
         self._packing = None
         self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[1:])
 
-    def forget(self, end: int) -> None:
-        """Lets go of the records before `end`, which can no longer be read; all others keep their index."""
+    def forget(self, end: int, columns: bool = True) -> None:
+        """Lets go of the records before `end`, which can no longer be read; all others keep their index. Their part of
+        the `columns` goes along: these are made anew, so that who reads the old ones is not disturbed."""
         now = self._state
         if end > now.begin:
             left = now.slice(end, self._length)
             self._state = _State(end, [], end, [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)])
             self._packing = None
+            if not columns:
+                return
+            self.times = self.times[-len(left) :] if left else array("d")
+            steps = bisect_left(self.step_places, end)
+            self.step_places, self.step_begins = self.step_places[steps:], self.step_begins[steps:]
+            self.step_ends, self.step_running = self.step_ends[steps:], self.step_running[steps:]
+            self.step_kv = self.step_kv[steps:]
 
     # -- readers --------------------------------------------------------------------------------------------------
 

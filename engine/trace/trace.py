@@ -98,11 +98,11 @@ class Trace:
         twin.origin, twin.end, twin.complete, twin._header = self.origin, self.end, self.complete, self._header
         return twin
 
-    def forget(self, end: int) -> None:
-        """Lets go of the records before `end`: who copies a trace elsewhere need not keep it. The others keep their
-        index; `requests`, `steps` and `duration` are no longer to be had."""
+    def forget(self, end: int, columns: bool = True) -> None:
+        """Lets go of the records before `end`, with their part of the log's `columns`: who copies a trace elsewhere
+        need not keep it. The others keep their index; `requests`, `steps` and `duration` are no longer to be had."""
         with self._lock:
-            self.records.forget(end)
+            self.records.forget(end, columns)
 
     @property
     def header(self) -> Header:

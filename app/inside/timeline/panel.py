@@ -53,7 +53,7 @@ class TimelinePanel(InsightPanel):
         self.steps, self.marks = self.history.steps, self.history.marks
         self.view = TimelineView(self.steps, self.marks)
         self.view.cells.step_reader = scope.step_at
-        self.history.cells = self.view.cells
+        self.history.cells, self.history.ranks = self.view.cells, self.view.ranks
         self._followed = True
         self._drawn = 0  # steps
         self._rows: list[int] = []  # places of the table's steps

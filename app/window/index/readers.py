@@ -20,7 +20,7 @@ MODULES = (  # that define what these keep
     *("app.inside.machine.readings", "app.inside.memory.history", "app.inside.memory.series"),
     *("app.inside.roofline.points", "app.inside.step.history"),
     *("app.inside.timeline.history", "app.inside.timeline.marks"),
-    *("app.inside.timeline.runs", "app.inside.timeline.steps", "app.play.charts.series"),
+    *("app.inside.timeline.ranks", "app.inside.timeline.runs", "app.inside.timeline.steps", "app.play.charts.series"),
 )
 PACKAGES = ("app.inside", "app.play.charts.series", "app.window.index")
 

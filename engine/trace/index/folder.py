@@ -111,7 +111,7 @@ class IndexFolder:
                         trace.append(record)
                     readers.take(records)
                     notices += [record for record in records if isinstance(record, Notice)]
-                    trace.forget(len(trace.records))
+                    trace.forget(len(trace.records), columns=False)
                     report(len(trace.records), total)
             whole: dict[str, Any] = {"origin": trace.origin, "end": trace.end, "samples": trace.samples}
             whole |= {"header": trace.header, "open": trace.open, "notices": notices, "begun": begun}
