@@ -50,8 +50,8 @@ class Readers(Protocol):
 
 
 class IndexFolder:
-    """Runs of this format and of the one before have indexes; of earlier ones, whose records tell nothing by
-    themselves, none is made. Times and numbers in an index are believed since nobody else can write one: see `kept`.
+    """Runs of format 3 and later have indexes; of earlier ones, whose records tell of blocks only by those before
+    them, none is made. Times and numbers in an index are believed since nobody else can write one: see `kept`.
 
     `modules`: those of the readers' objects; `packages`: all code that has a say in what they know.
     """
