@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.compare import RACE_SUFFIX, Lane, RaceResult, lane_name, lane_names, load_race
-from engine.config import InvalidInput, ModelSpec
+from engine.config import InvalidInput, ModelSpec, Parallel
 from engine.trace import RUN_SUFFIX, Header, Trace, load_trace
 
 Progress = Callable[[int, int], None]  # so many done, of so many
