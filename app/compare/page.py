@@ -118,7 +118,7 @@ class ComparePage(Page):
         self._bottom.addWidget(self.charts, 0, 0)
         self._bottom.addWidget(self.result, 0, 1)
         shown = (self._lanes, 5), self.legend, self.verdict, self.replay, (self._bottom, 2)
-        self._scroll = Scrolled(column(*shown, spacing=8), "race_scroll")
+        self._scroll = Scrolled(column(*shown, spacing=8), "race_scroll", tr("race"))
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._body = QStackedWidget()

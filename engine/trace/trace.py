@@ -99,8 +99,8 @@ class Trace:
         return twin
 
     def forget(self, end: int, columns: bool = True) -> None:
-        """Lets go of the records before `end`, with their part of the log's `columns`: who copies a trace elsewhere need
-        not keep it. The others keep their index; `requests`, `steps` and `duration` are no longer to be had."""
+        """Lets go of the records before `end`, with their part of the log's `columns`: who copies a trace elsewhere
+        need not keep it. The others keep their index; `requests`, `steps` and `duration` are no longer to be had."""
         with self._lock:
             self.records.forget(end, columns)
 

@@ -5,7 +5,7 @@ import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.inside.insights import INSIGHTS
+from app.inside.kv_map import flashes
 from app.inside.kv_map.state import FIELDS, KvState, Requests
 from app.inside.memory.history import MemoryHistory
 from app.playback.scope import Scope
@@ -193,12 +194,21 @@ def test_any_moment_is_that_of_a_plain_replay(kept: IndexFolder, run: Path) -> N
     assert not wanted
 
 
-def test_every_panel_shows_what_it_would_have_read(qtbot: QtBot, kept: IndexFolder, run: Path) -> None:
-    scopes, shown = [], []
-    for trace in (opened(kept, run), load_trace(run)):
-        scope = Scope()
+@pytest.fixture
+def scopes(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Scope]]:
+    monkeypatch.setattr(flashes, "SECONDS", -1.0)  # nothing fades
+    scopes = [Scope(), Scope()]
+    yield scopes
+    for scope in scopes:
+        scope.stop()
+
+
+def test_every_panel_shows_what_it_would_have_read(
+    qtbot: QtBot, kept: IndexFolder, run: Path, scopes: list[Scope]
+) -> None:
+    shown = []
+    for scope, trace in zip(scopes, (opened(kept, run), load_trace(run))):
         scope.show(trace)
-        scopes.append(scope)
         panels = [insight.build(scope) for insight in INSIGHTS]
         for panel in panels:
             qtbot.addWidget(panel)
@@ -217,8 +227,6 @@ def test_every_panel_shows_what_it_would_have_read(qtbot: QtBot, kept: IndexFold
             assert ours.facts().csv() == theirs.facts().csv(), f"{ours.title} at step {place}"
             assert ours.summary.text() == theirs.summary.text()
             assert ours.grab().toImage() == theirs.grab().toImage(), f"{ours.title} at step {place}"
-    for scope in scopes:
-        scope.stop()
 
 
 def test_a_damaged_index_is_none(kept: IndexFolder, runs: dict[str, Path], tmp_path: Path) -> None:
