@@ -166,6 +166,11 @@ class Log(Sequence[Record]):
         return chunk[at]
 
     @property
+    def first(self) -> int:
+        """The index of the first record that can be read: 0, unless some were let go."""
+        return self._state.first
+
+    @property
     def packed_bytes(self) -> int:
         """The size of what is packed."""
         return sum(map(len, self._state.chunks))
