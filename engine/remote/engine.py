@@ -58,7 +58,7 @@ class RemoteEngine(EngineFace):
     ) -> None:
         self.address = address
         self._control, self._client = control, uuid.uuid4().hex
-        self._calls: dict[int, Future[Any]] = {}
+        self._calls: dict[int, tuple[str, Future[Any]]] = {}  # what was asked, and its answer
         self._ids = count()
         self._closing = False
         self._welcome: dict[str, Any] = {}
@@ -120,8 +120,9 @@ class RemoteEngine(EngineFace):
     ) -> LiveBudget:
         self._controls()
         given = {"token_budget": token_budget, "max_running": max_running, "prefill_share": prefill_share}
-        self._budget = LiveBudget(**self._call("steer", **plain("budget", given)))
-        return self._budget
+        budget: LiveBudget = self._call("steer", **plain("budget", given))
+        self._budget = budget
+        return budget
 
     def begin(self, config: EngineConfig) -> Trace:
         said = "is set where it is started; its live budget can be moved, and its trace goes on"
@@ -158,7 +159,7 @@ class RemoteEngine(EngineFace):
         if not self.alive or self._closing:
             raise InvalidInput(f"the server is left{': ' + self.error if self.error else ''}; connect to it again")
         call, done = next(self._ids), Future[Any]()
-        self._calls[call] = done
+        self._calls[call] = verb, done
         try:
             self._link.say({"do": verb, "call": call, **given})
             return done.result(ANSWER)
@@ -189,8 +190,8 @@ class RemoteEngine(EngineFace):
             case {"say": "refused", "call": int(call), "why": str(why)}:
                 if call < 0:
                     raise Refused(f"{self.address.url}: {why[:500]}")
-                if (done := self._calls.get(call)) is not None:
-                    done.set_exception(InvalidInput(why[:2000]))
+                if call in self._calls:
+                    self._calls[call][1].set_exception(InvalidInput(why[:2000]))
             case {"say": "welcome", "observes": str(), "texts": bool(), "model": str(), "caller": str()}:
                 if (said.get("protocol"), said.get("records")) != (PROTOCOL, VERSION):
                     raise Refused(f"{self.address.url} speaks another version; update what is older")
@@ -246,17 +247,18 @@ class RemoteEngine(EngineFace):
                 pass
 
     def _answer(self, call: int, answer: Any) -> None:
-        done = self._calls.get(call)
-        if isinstance(answer, list) and answer and isinstance(answer[0], dict):  # of a submit
-            tickets = [Ticket(**one) for one in answer]
-            answer = [self._router.open(ticket, self.cancel) for ticket in tickets]
+        verb, done = self._calls.pop(call, ("", None))
+        if verb == "submit":
+            answer = [self._router.open(Ticket(**ticket), self.cancel) for ticket in answer]
+        elif verb == "steer":
+            answer = LiveBudget(**answer)
         if done is not None:
             done.set_result(answer)
 
     def _on_lost(self) -> None:
         self._connected = False
         lost = f"the connection to {self.address.url} was lost before it answered"
-        for done in list(self._calls.values()):
+        for _, done in list(self._calls.values()):
             if not done.done():
                 done.set_exception(ConnectionLost(lost))
 

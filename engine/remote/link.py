@@ -72,7 +72,7 @@ def _message(body: bytes | None) -> str:
 
 class Link:
     """Says `hello()` on every new connection, hands what comes to `take` on its thread, and tells of a connection that
-    was `lost`. `failed` hears why there will be no other; so it does where `take` raises ValueError."""
+    was `lost`. `failed` hears why there will be no other; so it does of whatever `take` raises."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class Link:
                     return
                 self._lost()
                 self._connection = self._again()
-        except ValueError as error:  # a refusal, or what cannot be read
+        except Exception as error:  # a refusal, or what cannot be read: from a network, that can be anything
             if (connection := self._connection) is not None:
                 self._connection = None
                 connection.close()
             if not self._closing.is_set():
-                self._failed(str(error))
+                self._failed(str(error) if isinstance(error, ValueError) else f"{self._address.url}: {error!r:.200}")
 
     def _hear(self, connection: "ClientConnection") -> None:
         """Until the connection is over. Raises Refused, and ValueError where something else came than a server says."""
