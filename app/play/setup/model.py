@@ -8,7 +8,9 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.language import tr
 from app.play.setup.memory import ModelBill
+from app.play.setup.server import ServerFields
 from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
 from app.session.load_progress import LoadStatus
@@ -25,9 +27,10 @@ from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
 from engine.memory import Fit
+from engine.remote import ServerAddress
 from engine.trace import Header, ModelCard
 
-FOLDER, HUB = "folder", "hub"
+FOLDER, HUB, SERVER = "folder", "hub", "server"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
 ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
 MISSING = {FOLDER: "Choose a model folder.", HUB: "Type a hub id, such as Qwen/Qwen3-0.6B."}
@@ -42,6 +45,7 @@ class ModelPanel(QWidget):
     """Edits a `ModelSpec` and shows the loaded model. The session does the loading."""
 
     load_asked = Signal(object)  # ModelSpec
+    connect_asked = Signal(object)  # ServerAddress
     models_asked = Signal()  # the page of all models is to come on show
 
     def __init__(self, session: Session) -> None:
@@ -52,7 +56,7 @@ class ModelPanel(QWidget):
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
         items = [(words, source) for source, words in SHIPPED.items()]
-        self.source = DropDown("model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB)])
+        self.source = DropDown("model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB), (tr("server …"), SERVER)])
         self.path = line_edit("model_path")
         self.browse = button("model_browse", "…", self.choose_folder, said="Choose a model folder")
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
@@ -61,6 +65,7 @@ class ModelPanel(QWidget):
         quantization = Field("quantization", "Quantization", self.quantization)
         precision = Field("dtype", "Precision", dtype, PRECISION)
         self.form = Form([quantization, precision, Field("device", "Device", self.device)], self)
+        self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
@@ -72,7 +77,7 @@ class ModelPanel(QWidget):
         place = held(row((self.path, 1), self.browse, spacing=4))
         place.setFocusProxy(self.path)
         self.place = Row("Folder", place)
-        rows = Row("Source", self.source), self.place, *self.form.rows.values()
+        rows = Row("Source", self.source), self.place, self.server, *self.form.rows.values()
         told = self.bill, self.facts, self.stage, self.progress, self.error
         buttons = row((self.load, 1), (self.open, 1), spacing=8)
         self.setLayout(column(Heading("Model", self.all), *rows, *told, buttons, margins=(12, 0, 12, 12), spacing=8))
@@ -82,6 +87,8 @@ class ModelPanel(QWidget):
         self.path.textChanged.connect(self._on_edited)
         self.path.returnPressed.connect(self._on_load)
         self.form.edited.connect(self._on_edited)
+        self.server.edited.connect(self._on_edited)
+        self.server.entered.connect(self._on_load)
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)
@@ -91,6 +98,16 @@ class ModelPanel(QWidget):
         self._on_state(session.state)
 
     # -- what is chosen -------------------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether a server is chosen."""
+        return bool(self.source.currentData() == SERVER)
+
+    def show_server(self, server: ServerAddress) -> None:
+        """Shows this server as the chosen one."""
+        self.server.show_address(server)
+        self.source.set_value(SERVER)
 
     def spec(self) -> ModelSpec:
         """The model as chosen. Raises InvalidInput when the source is empty."""
@@ -131,9 +148,13 @@ class ModelPanel(QWidget):
 
     def _on_source(self) -> None:
         kind = self.source.currentData()
-        self.place.setVisible(kind not in SHIPPED)
+        self.place.setVisible(kind in HINTS)
         self.browse.setVisible(kind == FOLDER)
-        if kind not in SHIPPED:
+        self.open.setVisible(not self.serves)
+        self.server.setVisible(self.serves)
+        for one in self.form.rows.values():
+            one.setVisible(not self.serves)
+        if kind in HINTS:
             words, hint = HINTS[kind]
             self.place.label.setText(words)
             self.path.setAccessibleName(words)
@@ -143,7 +164,7 @@ class ModelPanel(QWidget):
 
     def _on_edited(self) -> None:
         kind = self.source.currentData()
-        if kind not in SHIPPED:
+        if kind in HINTS:
             self._sources[kind] = self.path.text()
             self.path.setToolTip(self.path.text())
         self.error.say("")
@@ -156,41 +177,47 @@ class ModelPanel(QWidget):
                 self._session.cancel_load()
                 self.load.setEnabled(False)
                 self.stage.say("Cancelling …")
+            case SessionState.READY | SessionState.DIED if self._session.server is not None and not self._changed():
+                self._session.start(self._session.unload())
             case SessionState.READY if not self._changed():
                 self._session.start(self._session.unload())
             case _:
                 try:
-                    spec = self.spec()
+                    chosen = self.server.address() if self.serves else self.spec()
                 except InvalidInput as error:
                     self.error.say(sentence(str(error)))
                 else:
                     self.error.say("")
-                    self.load_asked.emit(spec)
+                    (self.connect_asked if self.serves else self.load_asked).emit(chosen)
 
     def _changed(self) -> bool:
         try:
+            if self.serves or self._session.server is not None:
+                return not self.serves or self.server.address() != self._session.server
             return self.spec() != self._session.spec
         except InvalidInput:
             return True
 
     def _show_button(self) -> None:
-        words, state = "Load", self._session.state
+        words, state = tr("Connect") if self.serves else "Load", self._session.state
+        primary = True
         if state is SessionState.LOADING:
-            words = "Cancel"
+            words, primary = "Cancel", False
         elif state is SessionState.READY and not self._changed():
-            words = "Unload"
-        set_role(self.load, "primary" if words == "Load" else "")
+            words, primary = tr("Disconnect") if self.serves else "Unload", False
+        set_role(self.load, "primary" if primary else "")
         self.load.setText(words)
-        self.load.setAccessibleName(f"{words} model")
+        self.load.setAccessibleName(words if self.serves else f"{words} model")
 
     def _on_state(self, state: SessionState) -> None:
         loading = state is SessionState.LOADING
         chosen = (field.control for field in self.form.fields.values())
-        for widget in (self.source, self.path, self.browse, self.open, *chosen):
+        for widget in (self.source, self.path, self.browse, self.open, self.server, *chosen):
             widget.setEnabled(not loading)
-        self.load.setEnabled(not engine_missing())
+        self.load.setEnabled(not engine_missing() or self.serves)
         self.progress.setVisible(loading)
-        self.stage.say("Starting the engine …" if loading else "")
+        begins = tr("Connecting …") if self.serves else "Starting the engine …"
+        self.stage.say(begins if loading else "")
         if loading:
             self.error.say("")
             self.progress.show_share(None)
@@ -207,10 +234,13 @@ class ModelPanel(QWidget):
         self.stage.say(words)
 
     def _on_failed(self, message: str) -> None:
-        self.error.say(sentence(message) or CANCELLED, "error" if message else "note")
+        self.error.say(sentence(message) or ("" if self.serves else CANCELLED), "error" if message else "note")
 
     def _on_loaded(self, card: ModelCard) -> None:
-        self.set_spec(self._session.spec)
+        if (server := self._session.server) is not None:
+            self.show_server(server)
+        else:
+            self.set_spec(self._session.spec)
         self._debounce.stop()
         self._show_button()
 
@@ -226,7 +256,9 @@ class ModelPanel(QWidget):
         self.bill.show_loaded(header)
         kv = kv_words(card.kv_dtype, card.kv_token_bytes)
         kv += f" · context {card.context:,}" if card.context else ""
-        loaded = f"{count_words(card.parameters)} parameters · loaded in {self._session.load_seconds:.1f} s"
+        loaded = f"{count_words(card.parameters)} parameters"
+        if self._session.server is None:
+            loaded += f" · loaded in {self._session.load_seconds:.1f} s"
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
@@ -246,8 +278,18 @@ class ModelPanel(QWidget):
     def _inspect(self) -> None:
         if self._session.closing:
             return
-        if self._header is not None and not self._changed():
+        connected = self._header is not None and not self._changed()
+        if self.serves:
+            self.server.say(self._session.link if connected else None)
+            self.bill.setVisible(connected)
+            self.facts.setVisible(connected)
+            self._mark(())
+        if self._header is not None and connected:
             self._show_memory(self._header)
+        if self.serves:
+            return
+        self.bill.show()
+        self.facts.show()
         spec = None
         if self.source.currentData() != HUB:
             with contextlib.suppress(InvalidInput):
