@@ -88,13 +88,14 @@ def serve(options: argparse.Namespace) -> int:
                 most_threads=max(1, usable_cores() - 1),  # HTTP has a core for itself
             )
         name = options.name or name_of(spec)
+        key = server.own_key() if options.window else ""
         said = f"serving {name} at {{}}/v1" + ("" if server.closed else "; no key is asked for")
         with engine, term_is_heard(), ExitStack() as beside:
 
             def ready(address: str) -> None:
                 print(said.format(address), flush=True)
                 if options.window:
-                    beside.enter_context(window_at(address, server.own_key()))
+                    beside.enter_context(window_at(address, key))
 
             server.run(engine, name, ready)
             failed = not engine.alive

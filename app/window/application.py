@@ -102,7 +102,8 @@ def open_window(
 
     `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
     asked for; nor with `run`, a saved run to show. `tour` begins when the model is there; where it is `recorded`, at
-    once and without one. `present`: in full screen, for a room. `server`: whose engine is shown in place of one here. `on_made` is handed the window before it is shown.
+    once and without one. `present`: in full screen, for a room. `server`:
+    whose engine is shown in place of one here. `on_made` is handed the window before it is shown.
     """
     make_application()
 

@@ -11,9 +11,9 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
+from app.language import tr
 from app.play.composer import ENDINGS
 from app.play.page import PlayPage
-from app.language import tr
 from app.playback.bridge import Bridge
 from app.preferences import FIRST_PAGE
 from app.session.load_progress import LoadStatus
@@ -110,11 +110,7 @@ class MainWindow(QMainWindow):
         self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
     def start(
-        self,
-        spec: ModelSpec | None,
-        config: EngineConfig,
-        run: Path | None = None,
-        server: ServerAddress | None = None,
+        self, spec: ModelSpec | None, config: EngineConfig, run: Path | None = None, server: ServerAddress | None = None
     ) -> None:
         """Completes the page after the first paint, then loads the model, shows a saved run, or joins a server."""
         self.page.model.set_spec(spec or ModelSpec("demo"))

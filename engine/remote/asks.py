@@ -31,7 +31,9 @@ def heard(value: Any) -> Submission:
         raise InvalidInput(f"age={age!r:.40}: must be from 0 to {OLDEST:.0f} seconds")
     if not isinstance(label, str) or len(label) > LONGEST_LABEL:
         raise InvalidInput(f"label: must be text of at most {LONGEST_LABEL} characters")
-    return Submission(_prompt(value["prompt"]), _params(value["params"]), time.perf_counter() - age, _text("label", label))
+    return Submission(
+        _prompt(value["prompt"]), _params(value["params"]), time.perf_counter() - age, _text("label", label)
+    )
 
 
 def _prompt(value: Any) -> Prompt:

@@ -1,5 +1,6 @@
 """The engine of a server, with the face of one that runs here."""
 
+import contextlib
 import json
 import threading
 import time
@@ -110,10 +111,8 @@ class RemoteEngine(EngineFace):
             return
         ids = None if requests is None else [whole("request", i, 0) for i in requests]
         if self.alive and not self._closing:
-            try:
+            with contextlib.suppress(ConnectionLost):  # they go on, and can be stopped when it is there again
                 self._link.say({"do": "cancel", "requests": ids})
-            except ConnectionLost:
-                pass  # there is no word for it: they go on, and can be stopped when the server is there again
 
     def steer(
         self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
@@ -139,12 +138,10 @@ class RemoteEngine(EngineFace):
 
     def close(self) -> None:
         if not self._closing and self._connected:
-            try:
+            with contextlib.suppress(ConnectionLost):
                 if own := list(self._router.streams):
                     self._link.say({"do": "cancel", "requests": own})
                 self._link.say({"do": "bye"})
-            except ConnectionLost:
-                pass
         self._closing = True
         self._link.close()
         if self.alive:
@@ -207,7 +204,8 @@ class RemoteEngine(EngineFace):
         if self._run and not self._state_left and self.trace.records:
             if run != self._run:
                 running = len({request for request, _ in self.trace.open})
-                how = f"the {running:,} requests that ran there were lost" if running else "nothing ran there"
+                which = "request that ran there was" if running == 1 else "requests that ran there were"
+                how = f"the {running:,} {which} lost" if running else "nothing ran there"
                 why = f"the server at {self.address.url} was restarted: {how}; what follows is its new run"
             else:
                 why = f"this window fell too far behind: {max(lost, 0):,} records of the server were not seen"

@@ -1,6 +1,5 @@
 """The server: a socket, uvicorn on it, and its end."""
 
-import asyncio
 import logging
 import socket
 import ssl
@@ -115,7 +114,7 @@ class _Uvicorn(uvicorn.Server):
         engine = self._service.engine
         if not engine.alive:
             self.should_exit = True
-        await asyncio.to_thread(self._hub.keep_up)
+        await self._service.aside(self._hub.keep_up)
         if (old := min(len(engine.trace.records) - KEPT, self._hub.position)) > 0:
             engine.trace.forget(old)
 

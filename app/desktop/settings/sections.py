@@ -38,7 +38,10 @@ def _appearance() -> list[Setting]:
     themes: Choices = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
     zooms: Choices = [(f"{round(100 * zoom)} %", zoom) for zoom in theme.ZOOMS]
     motions: Choices = [("as the system", "system"), ("on", "on"), ("off", "off")]
-    spoken: Choices = [("as the system", "system"), *((QLocale(each).nativeLanguageName(), each) for each in languages())]
+    spoken: Choices = [
+        ("as the system", "system"),
+        *((QLocale(each).nativeLanguageName(), each) for each in languages()),
+    ]
     return [
         Setting(preferences.LANGUAGE, tr("Language"), Choice(lambda: spoken), tr("From the next start on.")),
         Setting(preferences.THEME, tr("Theme"), Choice(lambda: themes)),

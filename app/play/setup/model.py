@@ -56,7 +56,9 @@ class ModelPanel(QWidget):
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
         items = [(words, source) for source, words in SHIPPED.items()]
-        self.source = DropDown("model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB), (tr("server …"), SERVER)])
+        self.source = DropDown(
+            "model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB), (tr("server …"), SERVER)]
+        )
         self.path = line_edit("model_path")
         self.browse = button("model_browse", "…", self.choose_folder, said="Choose a model folder")
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])

@@ -14,6 +14,10 @@ class _Holder:
     leave: Callable[[], None]  # ends its connection
     gone: float | None = None  # when that was lost
 
+    @property
+    def keeps(self) -> bool:
+        return self.gone is None or time.monotonic() - self.gone < KEPT
+
 
 class Control:
     """`names` are the callers who may have it; None: whoever can reach the server. On the event loop's thread alone."""
@@ -28,10 +32,9 @@ class Control:
             who = f"the key {caller!r}" if caller else "this caller"
             return f"{who} may watch, not send; the server's --control names who may"
         holder = self._holder
-        if holder is not None and holder.client != client:
-            if holder.gone is None or time.monotonic() - holder.gone < KEPT:
-                whose = f"the window of {holder.caller!r}" if holder.caller else "another window"
-                return f"{whose} has control of this server; a window that connects after it has ended can have it"
+        if holder is not None and holder.client != client and holder.keeps:
+            whose = f"the window of {holder.caller!r}" if holder.caller else "another window"
+            return f"{whose} has control of this server; a window that connects after it has ended can have it"
         if holder is not None and holder.gone is None:
             holder.leave()
         self._holder = _Holder(client, caller, leave)

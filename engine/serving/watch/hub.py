@@ -41,6 +41,8 @@ class Hub:
         while self._recent.position < end:
             with self._lock:
                 begin = self._recent.position
+                if begin < self.trace.records.first:
+                    raise RuntimeError("records were let go that nobody had looked at")
                 for record in self.trace.records[begin : min(end, begin + PIECE)]:
                     self._recent.feed(record)
 

@@ -6,6 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from engine.trace.column import Array
+from engine.trace.log import time_of
 from engine.trace.records import (
     BlockEvent,
     Ended,
@@ -20,7 +21,6 @@ from engine.trace.records import (
     SwapEvent,
     freeze,
 )
-from engine.trace.log import time_of
 from engine.trace.requests import RequestIndex, SampleView, State
 
 GRACE = 8  # steps in which a request may have a row yet after its end: those that were launched before
@@ -215,7 +215,7 @@ class Recent:
         assert self._header is not None
         last, none = self._last, _ints([])
         rows = "request branch slot first count kind wasted token_row token text_end".split()
-        given = {**{name: none for name in rows}, "logprob": np.zeros(0, np.float32), **columns}
+        given = {**dict.fromkeys(rows, none), "logprob": np.zeros(0, np.float32), **columns}
         counts = {"running": 0, "waiting": len(self._submitted), "free_blocks": self._header.blocks}
         names = "running waiting free_blocks cached_blocks kv_used kv_reserved kv_internal kv_external".split()
         if last is not None:

@@ -56,7 +56,9 @@ class WatchRoute:
             ):
                 newer = (protocol, records) > (PROTOCOL, VERSION)
                 older = "the server" if newer else "this window"
-                said = f"the window speaks version {protocol}.{records}, the server {PROTOCOL}.{VERSION}: update {older}"
+                said = (
+                    f"the window speaks version {protocol}.{records}, the server {PROTOCOL}.{VERSION}: update {older}"
+                )
                 await self._refuse(socket, said)
             case {"do": "hello", "client": str(client), "run": str(run), "position": int(position)} if (
                 16 <= len(client) <= 64 and position >= 0
@@ -76,12 +78,7 @@ class WatchRoute:
         texts = hub.share_texts or not observes
         known = socket.scope["known"]
         watcher = Watcher(
-            socket,
-            self._service,
-            hub,
-            texts=texts,
-            observes=observes,
-            known=lambda: known() and not left.is_set(),
+            socket, self._service, hub, texts=texts, observes=observes, known=lambda: known() and not left.is_set()
         )
         try:
             about = {"protocol": PROTOCOL, "records": VERSION, "model": self._service.model}

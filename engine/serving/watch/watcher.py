@@ -84,7 +84,7 @@ class Watcher:
                 new = position < end and self._sent - self._took < WINDOW
                 if new:
                     try:
-                        frame, position = await asyncio.to_thread(hub.frame, position, end, self._texts)
+                        frame, position = await self._service.aside(hub.frame, position, end, self._texts)
                         await self._send(frame)
                     except Gap:
                         position = await self._begin(position)
@@ -97,11 +97,11 @@ class Watcher:
 
     async def _begin(self, position: int) -> int:
         """Tells how things stand; returns from where on records follow."""
-        told, begins = await asyncio.to_thread(self._hub.beginning, self._texts)
+        told, begins = await self._service.aside(self._hub.beginning, self._texts)
         lost = begins - position if position else 0
         await self.say(say="begin", run=self._hub.run, position=begins, state=len(told), lost=lost)
         while told:
-            frame, count = await asyncio.to_thread(pack, STATE, told, FRAME)
+            frame, count = await self._service.aside(pack, STATE, told, FRAME)
             await self._send(frame)
             told = told[count:]
         return begins

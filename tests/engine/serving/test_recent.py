@@ -35,7 +35,9 @@ def played(engine: Engine, config: EngineConfig) -> Trace:
     lengths = (60, 20, 110, 5, 90, 40, 70, 100) if config.paged else (12, 5, 20, 8, 3)
     asked = []
     for number, length in enumerate(lengths):
-        prompt = f"Tell me a story about a fox, a crab and a kite that flies over the sea. It has a number: {number % 3}"
+        prompt = (
+            f"Tell me a story about a fox, a crab and a kite that flies over the sea. It has a number: {number % 3}"
+        )
         several = 2 if config.paged and number % 4 == 2 else 1
         params = SamplingParams(max_tokens=length, temperature=0.5, seed=number, ignore_eos=True, n=several)
         asked.append(Submission(prompt, params))
