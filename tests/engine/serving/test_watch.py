@@ -120,11 +120,12 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
     params = SamplingParams(
         max_tokens=12, temperature=0, stop=("quagmire",), logprobs=2, bad_words=("obelisk",), ignore_eos=True, n=2
     )
-    with raw(closed.address, keys["ann"], control=True) as watches, raw(closed.address, keys["boss"], control=True) as reads:
+    ann, boss = (raw(closed.address, keys[name], control=True) for name in ("ann", "boss"))
+    with ann as watches, boss as reads:
         one = engine.submit([{"role": "user", "content": said}], params, "ann")
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
-        texts = {stream.result(30).text for stream in (one, two, three)}
+        assert all(stream.result(30).text for stream in (one, two, three))
         blind, whole = heard(watches), heard(reads)
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
         (reply,) = [message for message in heard(watches, 0.3) if isinstance(message, str) and "why" in message]
@@ -132,8 +133,8 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
     welcome = json.loads(blind[0])
     assert (welcome["texts"], welcome["caller"]) == (False, "ann")
     bare, full = inflated(blind), inflated(whole)
-    for word in (said, "quagmire", "obelisk", "samovar", *filter(None, texts)):
-        assert json.dumps(word)[1:-1].encode() in full
+    for word in (said, "quagmire", "obelisk", "samovar"):
+        assert word.encode() in full
         assert word.encode() not in bare
     assert b'"label":"ann"' in bare, "whose it is may be known"
     for frame in blind:

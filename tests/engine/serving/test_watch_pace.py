@@ -80,7 +80,8 @@ def served(port: int, folder: Path) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    assert server.stdout.readline().startswith("serving demo at ")
+    with server.stdout as said:
+        assert said.readline().startswith("serving demo at ")
     return server
 
 
