@@ -15,7 +15,8 @@ def session_words(session: Session, sweeps: bool) -> str:
             case SessionState.LOADING:
                 return tr("connecting to {url} …", url=server.url)
             case SessionState.READY if trace is not None and trace.records:
-                return f"{server.url}  ·  {link_words(session.link)}   ·   {run_words(trace.header)}"
+                where = server.url.partition("//")[2]
+                return f"{where}, {link_words(session.link)}   ·   {run_words(trace.header)}"
     match session.state:
         case SessionState.READY if trace is not None and trace.records:
             return run_words(trace.header)

@@ -200,7 +200,8 @@ class MainWindow(QMainWindow):
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.model_loaded.connect(lambda card: None if session.server else self.recents.add(session.spec))
-        self.server_link.changed.connect(self._say_state)
+        for tell in (self._say_state, self.page.model.say_link):
+            self.server_link.changed.connect(tell)
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)

@@ -137,6 +137,10 @@ class ModelPanel(QWidget):
         self.form.show(spec)
         self._on_edited()
 
+    def say_link(self) -> None:
+        """What this window may do at the server."""
+        self.server.say(self._session.link)
+
     def choose_folder(self) -> None:
         """Asks for a model folder, then loads it."""
         ask_path(self, "folder_dialog", "Open a model folder", "model/folder", self.open_folder)
@@ -241,14 +245,19 @@ class ModelPanel(QWidget):
     def _on_loaded(self, card: ModelCard) -> None:
         if (server := self._session.server) is not None:
             self.show_server(server)
+            self.say_link()
         else:
             self.set_spec(self._session.spec)
         self._debounce.stop()
         self._show_button()
 
     def _on_trace(self, trace: Trace) -> None:
+        if not trace.records:
+            return  # of a server's next run, nothing is known yet
         self._header = trace.header
         self._debounce.stop()
+        self.bill.show()
+        self.facts.show()
         self._show_memory(self._header)
 
     # -- memory ---------------------------------------------------------------------------------------------------
