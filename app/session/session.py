@@ -110,6 +110,10 @@ class Session(QObject):
         """How the connection to the server is; None where the engine is this machine's."""
         return self._engine.status if isinstance(self._engine, RemoteEngine) else None
 
+    def holds(self, spec: ModelSpec) -> bool:
+        """Whether this model is loaded here and takes prompts."""
+        return self.ready and self.server is None and self.spec == spec
+
     @property
     def ready(self) -> bool:
         return self.state is SessionState.READY

@@ -45,7 +45,7 @@ class RaceShow:
         if given_up():
             return ""
         demo = ModelSpec()
-        if (not session.ready or session.spec != demo) and not await session.load(demo):
+        if not session.holds(demo) and not await session.load(demo):
             return f"{sentence(demo.source)} could not be loaded"
         page.setup.take(self._choice)
         refused: list[str] = []
