@@ -24,7 +24,7 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)  # of every catalog: the history tel
 def template() -> Catalog:
     """What is said in the sources, by the file it is said in."""
     found = Catalog(project="Batchscope", creation_date=LONG_AGO, revision_date=LONG_AGO, fuzzy=False)
-    for name, line, said, notes, context in extract_from_dir(ROOT / "app", keywords=KEYWORDS):
+    for name, _, said, notes, context in extract_from_dir(ROOT / "app", keywords=KEYWORDS):
         found.add(said, locations=[(f"app/{name}", 0)], auto_comments=notes, context=context)
     return found
 

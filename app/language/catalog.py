@@ -17,8 +17,9 @@ _catalog = gettext.NullTranslations()
 def tr(text: str, /, **values: object) -> str:
     """The text in the language that is spoken, with its {values} filled in: tr("{count} of {all}", count=3, all=8).
 
-    `text` is a literal, whole sentences rather than parts: what is put together out of parts cannot be translated. It
-    looks its words up when it is called, so at import only in modules of the window, which are imported after `speak`."""
+    `text` is a literal, whole sentences rather than parts: what is put together out of parts cannot be translated.
+    Words are looked up when this is called: at import only in modules of the window, which are imported after `speak`.
+    """
     found = _catalog.gettext(text) if text else ""
     return found.format(**values) if values else found
 

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -64,6 +65,7 @@ class Runner(ABC):
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
     `recorded_bytes`: what such a program computes in. `host_blocks`: where preempted requests' blocks are copied to.
+    `populating`: the thread that takes the cache's memory from the system, on a CPU.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -74,6 +76,7 @@ class Runner(ABC):
         self.mixed_off = ""
         self.recorded_bytes = 0
         self.host_blocks: HostBlocks | None = None
+        self.populating: Thread | None = None
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running

@@ -53,6 +53,8 @@ class OwnStaticBatch:
 def play(model: LoadedModel, config: EngineConfig, threads: int, case: Case) -> Trace:
     """The trace of a case through this engine, which is made and warmed up off the clock."""
     with Engine(model, config, threads=threads) as engine:
+        if engine.runner.populating is not None:
+            engine.runner.populating.join()
         return engine.run(case.workload()).result()
 
 

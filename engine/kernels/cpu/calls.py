@@ -231,7 +231,8 @@ def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Ten
     out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]
-    run(held.Product(part_of(x.numel() // depth, x), *places, columns, depth, row_stride(x)), torch.get_num_threads())
+    values = held.Product(part_of(x.numel() // depth, x), *places, None, columns, depth, row_stride(x), 0, 0)
+    run(values, torch.get_num_threads())
     return out
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu import structures as held
+from engine.kernels.cpu.fusing import fused
 from engine.kernels.cpu.library import function, work
 from engine.kernels.cpu.recorder import Made, Recorder, Unrecordable, place_of
 
@@ -34,7 +35,9 @@ class Program:
         with torch.inference_mode(False), torch.no_grad(), Recorder(inputs) as recorder:
             results = forward()
         made = recorder.made()
-        self._kept, self._parts = recorder.kept, recorder.calls
+        rows = tokens if kept is None else len(kept)
+        places = [_made_by_a_kernel(result, made, rows) for result in results]
+        self._kept, self._parts = recorder.kept, fused(recorder.calls, made, places)
         of_kept = _of_kept(self._parts, made, kept)
         self._calls = (held.Call * len(self._parts))()
         for call, part, after in zip(self._calls, self._parts, of_kept, strict=True):
@@ -44,8 +47,6 @@ class Program:
             call.each, left = divmod(part.part.rows, count)
             if left:
                 raise Unrecordable(f"{part.work} of {part.part.rows} rows for {count} tokens")
-        rows = tokens if kept is None else len(kept)
-        places = [_made_by_a_kernel(result, made, rows) for result in results]
         offsets, size = plan(self._parts, made, places)
         self._memory = torch.empty(size + LINE, dtype=torch.uint8)
         begin = -self._memory.data_ptr() % LINE

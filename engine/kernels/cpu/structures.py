@@ -111,7 +111,10 @@ class Draw(Structure):
 
 class Product(Structure):
     work = "product"
-    _fields_ = [*(("part", Part), *_places("out", "x", "weight", "bias")), *_sizes("columns", "depth", "x_stride")]
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "weight", "bias", "residual")),
+        *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int)),
+    ]
 
 
 class Pointwise(Structure):

@@ -12,10 +12,10 @@ from babel.messages import Catalog
 from app import language
 from app.language import tr, trn
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "packaging"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "packaging"))
 import languages
 
+ROOT = Path(__file__).resolve().parents[3]
 OTHERS = [name for name in language.languages() if name != "en"]
 
 
@@ -60,9 +60,7 @@ def test_every_message_is_translated_with_its_values(name: str) -> None:
     for message in languages.read(name):
         if not message.id:
             continue
-        ids, found = (
-            (each,) if isinstance(each, str) else tuple(each) for each in (message.id, message.string)
-        )
+        ids, found = ((each,) if isinstance(each, str) else tuple(each) for each in (message.id, message.string))
         assert all(found), f"not translated: {message.id}"
         wanted = set().union(*map(fields, ids))
         for each in found:

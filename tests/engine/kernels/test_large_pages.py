@@ -2,9 +2,10 @@
 
 import gc
 
+import psutil
 import torch
 
-from engine.kernels.cpu.large_pages import LINE, LargePages, zeros_in_large_pages
+from engine.kernels.cpu.large_pages import LINE, LargePages, populate, zeros_in_large_pages
 
 
 def test_tensors_lie_side_by_side_each_on_a_line_of_its_own() -> None:
@@ -35,3 +36,12 @@ def test_a_tensor_keeps_what_it_lies_in() -> None:
     others = [zeros_in_large_pages((4, 1024), torch.float32).fill_(i) for i in range(20)]
     assert bool((kept == 3).all())
     assert [int(x[0, 0]) for x in others] == list(range(20))
+
+
+def test_memory_is_taken_before_a_step_needs_it() -> None:
+    size = 32 << 20
+    tensors = [zeros_in_large_pages((size,), torch.uint8), torch.zeros(3), zeros_in_large_pages((0,), torch.uint8)]
+    before = psutil.Process().memory_info().rss
+    populate(tensors).join(60)
+    assert psutil.Process().memory_info().rss - before > 0.9 * size
+    assert not tensors[0].any()

@@ -4,13 +4,17 @@ from collections import Counter
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine import Engine, SamplingParams, Submission
 from engine.bench.subject import plain_tokenizer
 from engine.config.specs import EngineConfig
+from engine.kernels.cpu import calls
+from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable, recording
+from engine.kernels.silu_mul import Activation
 from engine.models.loading import LoadedModel, wrap
 from engine.runner import paged_cpu, recorded_steps
 from engine.runner.paged_cpu import PagedRunner
@@ -83,10 +87,38 @@ def test_a_program_runs_over_fewer_tokens_and_sees_what_its_inputs_hold_now() ->
             x.copy_(torch.randn(5, 64))
             expected = part.input_layernorm(x) + part.mlp(x) * 3.0
             assert torch.equal(*program(tokens), expected[:tokens])
-    assert Counter(call.work for call in program._parts) == {
-        "rms_norm": 1, "product": 2, "act_mul": 1, "pointwise": 2
-    }  # fmt: skip
+    assert Counter(call.work for call in program._parts) == {"rms_norm": 1, "product": 2, "pointwise": 2}
     assert program.bytes < 5 * (64 + 256 + 128 + 64) * 4 + 1000, "memory is used again"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("depth", "activation"), [(96, Activation.SILU), (4500, Activation.GELU_TANH)])
+def test_what_is_done_to_a_product_is_done_by_it(dtype: torch.dtype, depth: int, activation: Activation) -> None:
+    """Gates and residuals: the same to the last bit, in one call; not where somebody else reads the product."""
+    torch.manual_seed(0)
+    room, rows, inner = LargePages(), 103, 128
+    both = calls.pack(torch.randn(2 * inner, depth).to(dtype) / 8, room)
+    down = calls.pack(torch.randn(70, inner).to(dtype) / 8, room)
+    bias = torch.randn(2 * inner)
+    x, y = torch.randn(rows, depth).to(dtype) / 8, torch.randn(rows, 2 * 70).to(dtype)[:, 70:]
+
+    def forward() -> list[Tensor]:
+        gates = calls.product(x, both, bias, 2 * inner)
+        lower = calls.product(calls.act_mul(gates[:, :inner], gates[:, inner:], activation), down, None, 70)
+        return [y + lower]
+
+    def twice_read() -> list[Tensor]:
+        lower = calls.product(calls.product(x, both, bias, 2 * inner)[:, :inner].contiguous(), down, None, 70)
+        return [y + lower, lower]
+
+    with torch.no_grad():
+        program = Program(forward, [x, y], rows)
+        assert [part.work for part in program._parts] == ["product", "product"]
+        for count in (rows, 13, 1):
+            assert torch.equal(program(count)[0], forward()[0][:count])
+        whole = Program(twice_read, [x, y], rows)
+        assert [part.work for part in whole._parts][-2:] == ["product", "pointwise"]
+        assert all(torch.equal(*each) for each in zip(whole(rows), twice_read(), strict=True))
 
 
 def test_what_depends_on_values_or_on_unknown_operations_is_refused() -> None:

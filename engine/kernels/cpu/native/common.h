@@ -149,3 +149,10 @@ ALWAYS void done(struct part *part, long from, long to) { __atomic_fetch_add(&pa
 
 /* How many rows are taken at once, where each has so many values: enough not to meet at every one. */
 ALWAYS long some_rows(long values) { return values < 4096 ? 4096 / values : 1; }
+
+/* What a gate lets through: silu of it, or gelu by tanh, which is x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x^3)). */
+ALWAYS vec activated(vec x, const int by_tanh) {
+    vec z = x;
+    if (by_tanh) z = 1.59576912f * (x + 0.044715f * x * x * x);
+    return over(x, 1.0f + exponentials(-z));
+}

@@ -61,10 +61,7 @@ ALWAYS void gate_rows(const struct gate *g, long from, long to, const int half, 
         void *out = part(g->out, r * g->columns, half);
         for (long j = 0, left = g->columns; left > 0; j += LANES, left -= LANES) {
             const vec x = get_some(gate, j, left, half);
-            /* gelu by tanh is x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x^3)) */
-            vec z = x;
-            if (by_tanh) z = 1.59576912f * (x + 0.044715f * x * x * x);
-            const vec acted = over(x, 1.0f + exponentials(-z));
+            const vec acted = activated(x, by_tanh);
             put_some(out, j, rounded_lanes(acted, half) * get_some(up, j, left, half), left, half);
         }
     }
