@@ -62,10 +62,10 @@ def connection_to(address: ServerAddress) -> "ClientConnection":
         raise ConnectionLost(f"{address.url} cannot be reached: {why}") from None
 
 
-def _message(body: bytes | None) -> str:
+def _message(body: bytes | bytearray) -> str:
     """Of an error in OpenAI's form."""
     try:
-        return str(json.loads(body or b"")["error"]["message"])[:300]
+        return str(json.loads(body)["error"]["message"])[:300]
     except (ValueError, KeyError, TypeError):
         return ""
 

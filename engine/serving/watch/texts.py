@@ -1,6 +1,7 @@
 """Records without what was said in them: for those who may watch the engine, and not read along."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,17 +17,17 @@ def without_texts(record: Record) -> Record:
     """The record with every count, time and block as it was; texts are empty, token ids 0."""
     match record:
         case Step():
-            columns = {name: _zeros(getattr(record, name)) for name in TOKENS}
-            words = {name: ("",) * len(getattr(record, name)) for name in TEXTS}
-            return replace(record, text="", text_end=_zeros(record.text_end), **columns, **words)
+            columns: dict[str, Any] = {name: _zeros(getattr(record, name)) for name in TOKENS}
+            columns |= {name: ("",) * len(getattr(record, name)) for name in TEXTS}
+            return replace(record, text="", text_end=_zeros(record.text_end), **columns)
         case Submitted():
-            bare = {"text": "", "token_ids": _zeros(record.token_ids), "messages": ()}
-            return replace(record, params=_unworded(record.params), **bare)
+            tokens, params = _zeros(record.token_ids), _unworded(record.params)
+            return replace(record, text="", token_ids=tokens, messages=(), params=params)
         case Ended():
             return replace(record, text="", token=_zeros(record.token), text_end=_zeros(record.text_end))
         case PromptScored():
-            columns = {name: _zeros(getattr(record, name)) for name in ("token", "alt_token", "text_end")}
-            return replace(record, text="", **columns)
+            token, other, end = map(_zeros, (record.token, record.alt_token, record.text_end))
+            return replace(record, text="", token=token, alt_token=other, text_end=end)
         case _:
             return record
 
@@ -37,5 +38,4 @@ def _zeros(column: Array) -> Array:
 
 def _unworded(params: SamplingParams) -> SamplingParams:
     """Stop strings, banned words, grammars and biases are texts too."""
-    bare = {"stop": (), "bad_words": (), "choices": (), "regex": None, "json_schema": None, "logit_bias": ()}
-    return replace(params, **bare)  # type: ignore[arg-type]
+    return replace(params, stop=(), bad_words=(), choices=(), regex=None, json_schema=None, logit_bias=())
