@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.language import tr, trn
 from engine.trace import Header, Refusal, Step
 
 GATHERED = ("static", "dynamic")  # their Running is called Batch size
@@ -23,36 +24,49 @@ def refusal_words(reason: str, step: Step, header: Header | None) -> RefusalWord
     remedy = ""
     match reason:
         case Refusal.NO_SLOT if config.mode in ("recompute", "sequential"):
-            why = f"mode {config.mode} runs one request at a time"
-            remedy = "choose a mode that batches, or wait for the end"
+            why = tr("mode {mode} runs one request at a time", mode=config.mode)
+            remedy = tr("choose a mode that batches, or wait for the end")
         case Refusal.NO_SLOT:
-            why = f"all {config.slots:,} slots are taken" if config.slots > 1 else "the one slot is taken"
-            remedy = "raise Batch size" if config.mode in GATHERED else "raise Running"
+            why = trn("the one slot is taken", "all {count:,} slots are taken", config.slots)
+            remedy = tr("raise Batch size") if config.mode in GATHERED else tr("raise Running")
         case Refusal.NO_BLOCKS if not config.paged:
-            why = "one more strip as wide as the longest does not fit in the KV memory"
-            remedy = "raise KV memory, or choose a paged mode, which reserves nothing"
+            why = tr("one more strip as wide as the longest does not fit in the KV memory")
+            remedy = tr("raise KV memory, or choose a paged mode, which reserves nothing")
         case Refusal.NO_BLOCKS:
-            cached = f" and {step.cached_blocks:,} kept for a prefix" if step.cached_blocks else ""
-            free = f"{step.free_blocks:,} of {header.blocks:,} blocks are free{cached}"
-            why, remedy = f"its prompt finds too few KV blocks ({free})", "raise KV memory, or wait until one ends"
+            counts = {"free": step.free_blocks, "all": header.blocks, "cached": step.cached_blocks}
+            why = tr("its prompt finds too few KV blocks ({free:,} of {all:,} blocks are free)", **counts)
+            if step.cached_blocks:
+                why = tr(
+                    "its prompt finds too few KV blocks ({free:,} of {all:,} blocks are free and {cached:,} kept for a "
+                    "prefix)",
+                    **counts,
+                )
+            remedy = tr("raise KV memory, or wait until one ends")
         case Refusal.BUDGET:
-            why, remedy = f"the step's {config.token_budget:,} tokens are spent", "raise Budget"
+            why, remedy = tr("the step's {tokens:,} tokens are spent", tokens=config.token_budget), tr("raise Budget")
         case Refusal.DECODE_TURN:
-            why = "it is the decodes' turn, prompts are next"
-            remedy = "nothing is amiss; in mode chunked both share a step"
+            why = tr("it is the decodes' turn, prompts are next")
+            remedy = tr("nothing is amiss; in mode chunked both share a step")
         case Refusal.JOIN_TURN:
-            why = f"new requests join only after {config.join_every:,} decode steps"
-            remedy = "set New join to every step"
+            why = tr("new requests join only after {steps:,} decode steps", steps=config.join_every)
+            remedy = tr("set New join to every step")
         case Refusal.BATCH_FILLS:
-            waits = " or its first request has waited long enough" if config.mode == "dynamic" else ""
-            why = f"a batch starts when it is full{waits}: {step.waiting:,} wait for {config.slots:,} places"
-            remedy = "send more, or lower Batch size"
+            counts = {"waiting": step.waiting, "places": config.slots}
+            if config.mode == "dynamic":
+                why = tr(
+                    "a batch starts when it is full or its first request has waited long enough: {waiting:,} wait for "
+                    "{places:,} places",
+                    **counts,
+                )
+            else:
+                why = tr("a batch starts when it is full: {waiting:,} wait for {places:,} places", **counts)
+            remedy = tr("send more, or lower Batch size")
         case Refusal.BATCH_RUNS:
-            why = "a batch is running, and nobody joins until its longest ends"
-            remedy = "in mode continuous it would join at once"
+            why = tr("a batch is running, and nobody joins until its longest ends")
+            remedy = tr("in mode continuous it would join at once")
         case Refusal.PROMPT_RUNS:
-            why = "another sample of its prompt is computing that prompt, whose blocks it will share"
-            remedy = "it joins as soon as that is done"
+            why = tr("another sample of its prompt is computing that prompt, whose blocks it will share")
+            remedy = tr("it joins as soon as that is done")
         case _:
             why = reason
     return RefusalWords(why, remedy)

@@ -12,6 +12,7 @@ from typing import Any
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
+from app.language import tr
 from engine import InvalidInput
 from engine.trace import RUN_SUFFIX
 
@@ -42,8 +43,12 @@ def made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        place = "set BATCHSCOPE_DATA to another" if folder.is_relative_to(data()) else "choose another"
-        raise InvalidInput(f"cannot write to the folder {folder}: {error.strerror}; {place}") from error
+        told = {"folder": folder, "why": error.strerror}
+        if folder.is_relative_to(data()):
+            words = tr("cannot write to the folder {folder}: {why}; set BATCHSCOPE_DATA to another", **told)
+        else:
+            words = tr("cannot write to the folder {folder}: {why}; choose another", **told)
+        raise InvalidInput(words) from error
     return folder
 
 

@@ -5,6 +5,7 @@ No Qt in here."""
 from pathlib import Path
 from time import gmtime, strftime
 
+from app.language import tr, trn
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
 from engine.trace import FinishReason, Header, ModelCard, RequestView, State
@@ -33,7 +34,9 @@ def held_words(card: ModelCard) -> str:
 
 def kv_words(kv_dtype: str, token_bytes: int) -> str:
     """ "KV 12 KB a token", "KV int8, 3.2 KB a token"; the dtype "auto" or "" is the model's."""
-    return f"KV {'' if kv_dtype in ('', 'auto') else f'{kv_dtype}, '}{bytes_words(token_bytes)} a token"
+    if kv_dtype in ("", "auto"):
+        return tr("KV {size} a token", size=bytes_words(token_bytes))
+    return tr("KV {dtype}, {size} a token", dtype=kv_dtype, size=bytes_words(token_bytes))
 
 
 def run_words(header: Header) -> str:
@@ -42,8 +45,8 @@ def run_words(header: Header) -> str:
     if card.device.startswith("cuda"):
         where = machine.gpu or "GPU"
     else:
-        where = f"CPU, {machine.cores} core{'s' if machine.cores != 1 else ''}"
-    cache = "paged" if header.config.mode in ("continuous", "chunked") else "contiguous"
+        where = trn("CPU, {count} core", "CPU, {count} cores", machine.cores)
+    cache = tr("paged") if header.config.mode in ("continuous", "chunked") else tr("contiguous")
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     return "   ·   ".join((name, held_words(card), where, f"{header.config.mode}, {cache}"))
@@ -51,13 +54,13 @@ def run_words(header: Header) -> str:
 
 def back_words() -> str:
     """What follows a saved run."""
-    return "Close the run" if engine_missing() else "Back to the engine"
+    return tr("Close the run") if engine_missing() else tr("Back to the engine")
 
 
 def recorded_words(header: Header) -> str:
     """ "recorded 2026-11-23 on AMD EPYC 7B13"."""
     day = strftime("%Y-%m-%d", gmtime(header.created))
-    return f"recorded {day} on {header.machine.gpu or header.machine.cpu}"
+    return tr("recorded {day} on {machine}", day=day, machine=header.machine.gpu or header.machine.cpu)
 
 
 def sentence(text: str) -> str:
@@ -70,15 +73,26 @@ def state_words(view: RequestView) -> str:
     """The state in honest words: "queued", "prefill 96/412", "finished · stop", "error"."""
     match view.state:
         case State.PREFILL:
-            return f"prefill {view.computed:,}/{len(view.prompt_ids) + len(view.tokens):,}"
+            total = len(view.prompt_ids) + len(view.tokens)
+            return tr("prefill {done:,}/{total:,}", done=view.computed, total=total)
         case State.FINISHED if view.reason is FinishReason.ERROR:
-            return "error"
+            return tr("error")
         case State.FINISHED if view.reason is FinishReason.CANCELLED:
-            return "cancelled"
-        case State.FINISHED if view.reason is not None:
-            return f"finished · {view.reason.value}"
-        case _:
-            return view.state.value
+            return tr("cancelled")
+        case State.FINISHED if view.reason is FinishReason.STOP:
+            return tr("finished · stop")
+        case State.FINISHED if view.reason is FinishReason.LENGTH:
+            return tr("finished · length")
+        case State.FINISHED:
+            return tr("finished")
+        case State.WAITING:
+            return tr("queued")
+        case State.DECODE:
+            return tr("decoding")
+        case State.PREEMPTED:
+            return tr("preempted")
+        case State.SWAPPED:
+            return tr("swapped out")
 
 
 def state_rank(view: RequestView) -> int:
@@ -118,31 +132,72 @@ def number(value: float) -> str:
 
 def request_tooltip(view: RequestView) -> str:
     """The prompt and the numbers of a card, each with its formula."""
+    tokens_in, out, most = len(view.prompt_ids), len(view.tokens), view.params.max_tokens
     lines = [
         request_title(view)[:300],
-        f"{len(view.prompt_ids):,} tokens in, {len(view.tokens):,} of {view.params.max_tokens:,} out",
+        tr("{tokens_in:,} tokens in, {out:,} of {most:,} out", tokens_in=tokens_in, out=out, most=most),
     ]
     if view.ttft is not None:
-        lines.append(f"TTFT {duration(view.ttft)} = first token − submit")
+        lines.append(tr("TTFT {time} = first token − submit", time=duration(view.ttft)))
     if view.samples[0].score is not None:
-        lines.append(
-            f"{view.params.beam_width} beams, best score {view.samples[0].score:.4f} = Σ log p ÷ length^penalty"
-        )
+        beams, score = view.params.beam_width, view.samples[0].score
+        lines.append(tr("{beams} beams, best score {score:.4f} = Σ log p ÷ length^penalty", beams=beams, score=score))
     rate = view.tokens_per_second
     if rate is not None:
-        lines.append(f"{number(rate)} tok/s = (tokens − 1) ÷ (last − first token)")
+        lines.append(tr("{rate} tok/s = (tokens − 1) ÷ (last − first token)", rate=number(rate)))
     return "\n".join(lines)
 
 
 def graph_words(graph: int, rows: int, tokens: int = 0) -> str:
     """ "replayed a graph of 64 rows (3 dummies)"; of a step with prompts, which has so many `tokens`, "replayed a graph
     of 128 tokens (5 of padding)"; empty where none was."""
+    spare = graph - (tokens or rows)
+    if not graph:
+        return ""
+    if tokens and spare > 0:
+        return tr("replayed a graph of {tokens:,} tokens ({spare:,} of padding)", tokens=graph, spare=spare)
     if tokens:
-        spare, words = graph - tokens, "of padding"
-    else:
-        spare, words = graph - rows, "dummy" if graph - rows == 1 else "dummies"
-    filled = f" ({spare:,} {words})" if spare > 0 else ""
-    return f"replayed a graph of {counted(graph, 'token' if tokens else 'row')}{filled}" if graph else ""
+        return trn("replayed a graph of {count:,} token", "replayed a graph of {count:,} tokens", graph)
+    if spare > 0:
+        return trn(
+            "replayed a graph of {rows:,} rows ({count:,} dummy)",
+            "replayed a graph of {rows:,} rows ({count:,} dummies)",
+            spare,
+            rows=graph,
+        )
+    return trn("replayed a graph of {count:,} row", "replayed a graph of {count:,} rows", graph)
+
+
+def mode_words(mode: str) -> str:
+    """What a batching mode does, as the engine says it."""
+    match mode:
+        case "recompute":
+            return tr("no KV cache: one request at a time, its whole sequence computed again for every token")
+        case "sequential":
+            return tr("one request at a time over a contiguous KV cache")
+        case "static":
+            return tr("N requests join together and leave together; rows that are done wait for the longest")
+        case "dynamic":
+            return tr("as static, but a batch also starts when its first request has waited long enough")
+        case "continuous-padded":
+            return tr("requests join and leave at every step; one contiguous cache, padded to the longest")
+        case "continuous":
+            return tr("paged KV cache; requests join and leave at every step; prefill and decode in separate steps")
+        case "chunked":
+            return tr("paged KV cache; decodes and chunks of prompts share the token budget of one step")
+    raise KeyError(mode)
+
+
+def export_words(what: str) -> str:
+    """What the window calls a kind of file that a run is written as: one of the engine's kinds of export."""
+    return {
+        "report": tr("report"),
+        "perfetto": tr("trace for Perfetto"),
+        "requests": tr("table of requests"),
+        "steps": tr("table of steps"),
+        "metrics": tr("table of measures"),
+        "prompts": tr("prompts, to send them again"),
+    }[what]
 
 
 def counted(count: int, noun: str) -> str:

@@ -4,10 +4,13 @@ A language begins with `python packaging/languages.py --add fr`. In resources/la
 stands what to translate; running this again compiles it. Words that are gone from the sources go from the catalogs."""
 
 import argparse
+import ast
 import io
 import sys
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
@@ -21,10 +24,20 @@ KEYWORDS = {"tr": None, "trn": (1, 2)}
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)  # of every catalog: the history tells when it changed
 
 
+def said_in(
+    file: BinaryIO, keywords: Collection[str], comment_tags: object, options: object
+) -> Iterator[tuple[int, str, list[str], list[str]]]:
+    """What Babel asks of an extraction: Babel's own finds nothing within f-strings before Python 3.12."""
+    for node in ast.walk(ast.parse(file.read())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in keywords:
+            literals = (each.value for each in node.args if isinstance(each, ast.Constant))
+            yield node.lineno, node.func.id, [each for each in literals if isinstance(each, str)], []
+
+
 def template() -> Catalog:
     """What is said in the sources, by the file it is said in."""
     found = Catalog(project="Batchscope", creation_date=LONG_AGO, revision_date=LONG_AGO, fuzzy=False)
-    for name, _, said, notes, context in extract_from_dir(ROOT / "app", keywords=KEYWORDS):
+    for name, _, said, notes, context in extract_from_dir(ROOT / "app", [("**.py", said_in)], keywords=KEYWORDS):
         found.add(said, locations=[(f"app/{name}", 0)], auto_comments=notes, context=context)
     return found
 

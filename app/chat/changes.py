@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.chat.store.conversations import Conversation, ConversationStore
+from app.language import tr
 from app.ui.banner import Action, Banner
 from app.ui.undo import UndoStack
 from app.words import sentence
@@ -20,13 +21,16 @@ class Changes:
         self._store, self._undo, self._notice, self._listed = store, undo, notice, listed
 
     def rename(self, conversation: Conversation, title: str) -> None:
-        c, words = conversation, f"renamed the conversation “{conversation.title}”"
+        c, words = conversation, tr("renamed the conversation “{title}”", title=conversation.title)
         self._give(words, c, (c.title, c.named, c.pinned), (title, True, c.pinned))
 
     def pin(self, conversation: Conversation) -> None:
         """Or no longer, where it is."""
         c = conversation
-        words = f"{'unpinned' if c.pinned else 'pinned'} the conversation “{c.title}”"
+        if c.pinned:
+            words = tr("unpinned the conversation “{title}”", title=c.title)
+        else:
+            words = tr("pinned the conversation “{title}”", title=c.title)
         self._give(words, c, (c.title, c.named, c.pinned), (c.title, c.named, not c.pinned))
 
     def take_away(self, words: str, away: Callable[[], object], back: Callable[[], object], more: str = "") -> None:
@@ -36,7 +40,7 @@ class Changes:
             self._notice.tell("info", sentence(words), more, action=undo)
 
     def failed(self, words: str) -> None:
-        self._notice.tell("error", "That was not kept", sentence(words))
+        self._notice.tell("error", tr("That was not kept"), sentence(words))
 
     def _do(self, words: str, act: Callable[[], object], back: Callable[[], object]) -> Action | None:
         """What undoes it; None where it could not be done."""

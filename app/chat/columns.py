@@ -11,6 +11,7 @@ from app.chat.branches import COLUMNS, Branches
 from app.chat.second_model import SecondModel, spec_words
 from app.chat.store.tree import Role, Turn
 from app.chat.transcript.conversation_view import ConversationView
+from app.language import tr
 from app.ui.labels import label
 from app.ui.layouts import column, held, named, panel, row
 from app.ui.zoomed import sized
@@ -18,8 +19,8 @@ from engine import ModelSpec
 
 NAMES = "AB"
 HEAD = 36  # pixels of the design
-SAME = "same model"
-BESIDE = "Another model for this column: it is loaded beside the first, and answers when that one is done"
+SAME = tr("same model")
+BESIDE = tr("Another model for this column: it is loaded beside the first, and answers when that one is done")
 
 
 class Columns(QWidget):
@@ -36,9 +37,11 @@ class Columns(QWidget):
     def __init__(self, writes: Callable[[Turn], bool]) -> None:
         super().__init__()
         named(self, "chat_columns")
-        self.views = [ConversationView(f"chat_view_{n.lower()}", f"Conversation {n}", writes) for n in NAMES]
+        self.views = [
+            ConversationView(f"chat_view_{n.lower()}", tr("Conversation {name}", name=n), writes) for n in NAMES
+        ]
         self._heads = [label("", "title", f"chat_head_{n.lower()}") for n in NAMES]
-        self.model = named(QToolButton(), "chat_model_b", said="Model of B", tip=BESIDE)
+        self.model = named(QToolButton(), "chat_model_b", said=tr("Model of B"), tip=BESIDE)
         self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.model.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._menu = QMenu(self.model)
@@ -82,9 +85,9 @@ class Columns(QWidget):
         words = SAME if second.spec is None else spec_words(second.spec)
         self.model.setToolTip(second.words or BESIDE)
         if not second.ready:
-            words = f"{words} · loading"
+            words = tr("{model} · loading", model=words)
         self.model.setText(f"{words}  ▾")
-        self.model.setAccessibleName(f"Model of B: {words}")
+        self.model.setAccessibleName(tr("Model of B: {model}", model=words))
 
     def grow(self, turn: Turn) -> None:
         for view in self.views:

@@ -22,6 +22,7 @@ from app.chat.store.presets import PresetStore
 from app.chat.store.tree import Attachment, Role, Turn, title_of
 from app.chat.talk import Question, Talk
 from app.chat.welcome import Welcome
+from app.language import tr
 from app.session.recent_models import RecentModels
 from app.session.session import Session
 from app.ui import theme
@@ -79,8 +80,8 @@ class ChatPage(Page):
         try:
             return ConversationStore(storage.data() / FILE)
         except InvalidInput as error:
-            words = f"{sentence(str(error))}. Until then, what is said here is gone when the window closes."
-            self.notice.tell("error", "Conversations are not kept", words)
+            gone = tr("{why}. Until then, what is said here is gone when the window closes.", why=sentence(str(error)))
+            self.notice.tell("error", tr("Conversations are not kept"), gone)
             return ConversationStore(None)
 
     def _connect(self) -> None:
@@ -105,7 +106,7 @@ class ChatPage(Page):
             (self.columns.models_asked, self._offer_models),
             (self.columns.model_asked, self.second.choose),
             (self.second.changed, self._tell_second),
-            (self.second.failed, lambda words: self.notice.tell("error", "The second model was not loaded", words)),
+            (self.second.failed, self._on_second_failed),
             (self.welcome.asked, lambda text: self.send(text, [])),
             (self.talk.grown, self.columns.grow),
             (self.talk.ended, self._on_ended),
@@ -115,9 +116,9 @@ class ChatPage(Page):
             signal.connect(act)
 
     def _make_actions(self) -> None:
-        self.action("New conversation", self._on_new, "Ctrl+N")
-        self.action("Search conversations", self._on_search, "Ctrl+F")
-        self.action("Chat presets …", self.show_presets)
+        self.action(tr("New conversation"), self._on_new, "Ctrl+N")
+        self.action(tr("Search conversations"), self._on_search, "Ctrl+F")
+        self.action(tr("Chat presets …"), self.show_presets)
 
     # -- as a page of the window ----------------------------------------------------------------------------------
 
@@ -188,8 +189,8 @@ class ChatPage(Page):
             self.list.select(conversation.id)
             self.show_conversation(conversation)
 
-        words = f"deleted the conversation “{conversation.title}”"
-        self.changes.take_away(words, away, back, "It is gone for good when Batchscope starts again.")
+        words = tr("deleted the conversation “{title}”", title=conversation.title)
+        self.changes.take_away(words, away, back, tr("It is gone for good when Batchscope starts again."))
 
     def _on_new(self) -> None:
         self.new_conversation()
@@ -278,9 +279,8 @@ class ChatPage(Page):
                 branches.put_back(removed)
             self._show()
 
-        self.changes.take_away(
-            f"deleted {'a prompt' if turn.role is Role.USER else 'an answer'} and what came after it", away, back
-        )
+        prompt, answer = tr("deleted a prompt and what came after it"), tr("deleted an answer and what came after it")
+        self.changes.take_away(prompt if turn.role is Role.USER else answer, away, back)
 
     def _on_last(self) -> None:
         """Up: the last prompt is edited where it stands."""
@@ -325,6 +325,9 @@ class ChatPage(Page):
     def _offer_models(self) -> None:
         recent = [entry.spec for entry in self._recents.entries]
         self.columns.offer_models(choices(self._session.spec, recent), self.second.spec)
+
+    def _on_second_failed(self, words: str) -> None:
+        self.notice.tell("error", tr("The second model was not loaded"), words)
 
     def _tell_second(self) -> None:
         self.columns.show_model(self.second)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.session.estimate import needed_and_free
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
@@ -73,8 +74,14 @@ class SecondModel(QObject):
         if spec is not self.spec:
             return
         if needed + POOL > free:
-            words = f"{spec_words(spec)} needs about {bytes_words(needed + POOL)}, {bytes_words(free)} are free"
-            self._fail(f"{words}: choose a smaller one, or answer both columns by one model")
+            words = tr(
+                "{model} needs about {needed}, {free} are free: choose a smaller one, or answer both columns by one "
+                "model",
+                model=spec_words(spec),
+                needed=bytes_words(needed + POOL),
+                free=bytes_words(free),
+            )
+            self._fail(words)
             return
         session = self.session = Session()  # which outlives this page until it is closed
         session.load_progressed.connect(self._on_progress)

@@ -14,6 +14,7 @@ from app.chat.heard import Heard, Hearing
 from app.chat.store.conversations import Conversation, ConversationStore
 from app.chat.store.presets import Preset
 from app.chat.store.tree import Facts, Turn, messages
+from app.language import tr
 from app.session.session import Session, SessionState
 from app.words import model_words
 from engine import InvalidInput, Submission, Trace
@@ -21,8 +22,8 @@ from engine.config import SCHEMES
 
 FRAME_MS = 33
 WRITE_SECONDS = 1.0  # from one writing of a growing answer to the next
-CUT_WORDS = "The engine ended before the answer did; regenerate it."
-NOT_SENT = "It was not sent."
+CUT_WORDS = tr("The engine ended before the answer did; regenerate it.")
+NOT_SENT = tr("It was not sent.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Talk(QObject):
             answers.append(Answer(conversation, turn, session))
             seed = preset.params.seed if preset.params.seed is not None else random.getrandbits(31)
             params = preset.params.with_(n=1, seed=seed)
-            label = f"Chat: {conversation.title}"
+            label = tr("Chat: {title}", title=conversation.title)
             submissions.append(Submission(list(messages(list(question.path), preset.system)), params, label=label))
         self._answers.update((answer.turn.id, answer) for answer in answers)
         self._timer.start()

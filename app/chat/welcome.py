@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app.language import tr
 from app.session.session import Session, SessionState
 from app.ui.controls import button
 from app.ui.labels import label
@@ -10,11 +11,11 @@ from app.ui.layouts import column, held, named, row
 from app.ui.zoomed import zoomed
 from engine import ModelSpec
 
-READY = "Say something: every conversation is kept here."
+READY = tr("Say something: every conversation is kept here.")
 WORDS = {
-    SessionState.LOADING: "The model is loading.",
-    SessionState.EMPTY: "No model is loaded.",
-    SessionState.DIED: "The engine has died: restart it first.",
+    SessionState.LOADING: tr("The model is loading."),
+    SessionState.EMPTY: tr("No model is loaded."),
+    SessionState.DIED: tr("The engine has died: restart it first."),
 }
 EXAMPLES = (
     "Tell me a story about a fox and a lantern.",
@@ -34,7 +35,7 @@ class Welcome(QFrame):
         self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.words.setWordWrap(True)
         self.examples = [self._example(i, text) for i, text in enumerate(EXAMPLES)]
-        self.load = button("chat_load_demo", "Load the demo model", self._on_load, role="primary")
+        self.load = button("chat_load_demo", tr("Load the demo model"), self._on_load, role="primary")
         middle = Qt.AlignmentFlag.AlignHCenter
         inner = held(zoomed(column(self.words, 8, *self.examples, (self.load, 0, middle)), spacing=8))
         self.setLayout(column(None, row(None, inner, None), None))
@@ -42,7 +43,7 @@ class Welcome(QFrame):
         self._tell()
 
     def _example(self, number: int, text: str) -> QWidget:
-        return button(f"chat_example_{number}", text, lambda: self.asked.emit(text), tip="Send this prompt")
+        return button(f"chat_example_{number}", text, lambda: self.asked.emit(text), tip=tr("Send this prompt"))
 
     def _tell(self, *changed: object) -> None:
         state = self._session.state

@@ -22,7 +22,7 @@ from app.cli.options import (
     whole,
 )
 from app.cli.progress import job_bar
-from app.compression.words import BOUND_WORDS, HEAD, note_words, rows_of, runs_of
+from app.compression.words import bound_words, head, note_words, rows_of, runs_of
 from app.interrupts import heard
 from engine import EngineConfig, InvalidInput, ModelSpec, compare_compressed, compress
 from engine.compression import KEEPS, METHODS, UNITS, Compressed, Effect
@@ -38,7 +38,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "compress",
         help="make a prompt shorter, and measure what that saves and how far the answer moves",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"methods, units, and what is kept whole:\n{told}\n\n{BOUND_WORDS}.",
+        epilog=f"methods, units, and what is kept whole:\n{told}\n\n{bound_words()}.",
     )
     schema = "fields as a JSON schema says, a file or one that is shipped: story"
     keep = f"what is kept whole: some of {', '.join(KEEPS)}, or nothing (default: all of them)"
@@ -148,7 +148,7 @@ def as_text(made: Compressed, effect: Effect | None, name: str) -> str:
     saved = f"{made.tokens_before:,} tokens become {made.tokens_after:,} (× {made.ratio:.2f})"
     lines.append(f"{name}: {saved} by {made.method}{by}, in {made.seconds:.2f} s")
     if effect is not None:
-        lines += ["", *columns([HEAD, *rows_of(effect)], right=(1, 2)), "", note_words(effect), f"{BOUND_WORDS}."]
+        lines += ["", *columns([head(), *rows_of(effect)], right=(1, 2)), "", note_words(effect), f"{bound_words()}."]
         lines += ["", f"original:   {_line(effect.before.text)}", f"compressed: {_line(effect.after.text)}"]
     return "\n".join(lines)
 

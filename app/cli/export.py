@@ -8,7 +8,7 @@ from pathlib import Path
 from app.cli.progress import job_bar
 from app.cli.replay import seconds
 from app.figure.subject import FIGURE_ENDINGS, FILM_ENDINGS, PANELS, RACE, Figure, Film, Subject, check_video
-from app.figure.width import WIDTHS
+from app.figure.width import WIDTHS, width_words
 from app.inside.look import Look
 from engine import InvalidInput
 from engine.compare import RACE_SUFFIX
@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     drawn.add_argument("--lane", type=int, metavar="N", help="one lane of a race alone; the first is 1")
     drawn.add_argument("--request", type=int, default=-1, metavar="ID", help="the request that is selected")
     figure = to.add_argument_group("figures")
-    widths = "; ".join(f"{name}: {width.words}" for name, width in WIDTHS.items())
+    widths = "; ".join(f"{name}: {width_words(name)}" for name in WIDTHS)
     figure.add_argument("--width", choices=WIDTHS, default="column", help=f"{widths} (default: column)")
     figure.add_argument("--at", type=seconds, metavar="SECONDS", help="the moment (default: where it shows most)")
     film = to.add_argument_group("animations")

@@ -26,6 +26,7 @@ from app.compare.sweep.session import SweepSession
 from app.inside.insights import Insight
 from app.inside.panel import InsightPanel
 from app.inside.timeline.picture.legend import SlotsLegend
+from app.language import tr
 from app.playback.cursor_bar import cursor_key
 from app.session.lessee import Phase
 from app.session.session import Session
@@ -44,8 +45,9 @@ from engine.jobs import engine_missing
 from engine.library import SideBySide
 
 FOUR_CHARTS = 920  # pixels of the design
-VIEWER_WORDS = "A saved race is shown here: press Ctrl+O for one, or drop its file."
-EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
+VIEWER_WORDS = tr("A saved race is shown here: press Ctrl+O for one, or drop its file.")
+EMPTY_WORDS = tr("The same prompts through every lane, one lane after another, then all side by side on one clock.")
+RACE_FILE = tr("Race")  # the kind of file that a whole race is saved as
 
 
 class ComparePage(Page):
@@ -61,12 +63,12 @@ class ComparePage(Page):
         self.charts = sized(RaceCharts(), least_height=236, most_height=320)
         self.result = sized(ResultTable(), least_height=236, most_height=320)
         self.sweep = SweepSession(session, self)
-        file = Entry("Race", RACE_SUFFIX, self._save_race)
-        png = Entry("Picture", ".png", lambda path: write_picture(self._scroll.sheet, path, theme.current().window))
-        drawn = partial(write_drawing, title="A race")
-        svg = Entry("Drawing", ".svg", lambda path: drawn(self._scroll.sheet, path, ground=theme.current().window))
+        file = Entry(RACE_FILE, RACE_SUFFIX, self._save_race)
+        png = Entry(tr("Picture"), ".png", lambda path: write_picture(self._scroll.sheet, path, theme.current().window))
+        drawn = partial(write_drawing, title=tr("A race"))
+        svg = Entry(tr("Drawing"), ".svg", lambda path: drawn(self._scroll.sheet, path, ground=theme.current().window))
         entries = [file, png, svg, *table_entries(self._table)]
-        said = partial(ExportMenu, title="Save the race", what="The race", stem="race", each="Save as")
+        said = partial(ExportMenu, title=tr("Save the race"), what=tr("The race"), stem="race", each=tr("Save as"))
         self.export = said(self, entries, ready=lambda: self.race.file is not None and self._table() is not None)
         self.sweep_export = table_menu(self, lambda: self.sweep.result, "sweep")
         self.setup = RaceSetup(self.export)
@@ -87,11 +89,11 @@ class ComparePage(Page):
 
     def _make_actions(self) -> None:
         names = (
-            "Start the race or sweep",
-            "Stop the race or sweep",
-            "Replay the race",
-            "Race or sweep",
-            "Save the race …",
+            tr("Start the race or sweep"),
+            tr("Stop the race or sweep"),
+            tr("Replay the race"),
+            tr("Race or sweep"),
+            tr("Save the race …"),
         )
         actions = [QAction(name, self) for name in names]
         self.addActions(actions)
@@ -100,7 +102,8 @@ class ComparePage(Page):
         self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
 
     def _lay_out(self) -> None:
-        self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
+        said = tr("Start the race")
+        self.start_button = button("race_first", tr("Race   Ctrl ⏎"), self.start, role="primary", said=said)
         self.about = label("", "title", "compare_about")
         lines = self.about, label(VIEWER_WORDS if engine_missing() else EMPTY_WORDS, "secondary", "compare_empty")
         for line in lines:
@@ -135,7 +138,7 @@ class ComparePage(Page):
         self.stop_action.triggered.connect(self.stop)
         self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))
         self.replay_action.triggered.connect(race.toggle)
-        self.save_action.triggered.connect(lambda: self.export.ask("Race"))
+        self.save_action.triggered.connect(lambda: self.export.ask(RACE_FILE))
         for lessee in (race, self.sweep):
             lessee.phase_changed.connect(self._on_phase)
             lessee.refused.connect(self._on_refused)
@@ -215,7 +218,7 @@ class ComparePage(Page):
 
     def _free(self) -> bool:
         if self.race.busy or self.sweep.busy:
-            self.notice.tell("warning", "A race is running", "A saved one can be shown when it is over.")
+            self.notice.tell("warning", tr("A race is running"), tr("A saved one can be shown when it is over."))
         return not (self.race.busy or self.sweep.busy)
 
     def show_race(self, result: RaceResult, choice: RaceChoice, path: Path) -> None:
@@ -227,21 +230,24 @@ class ComparePage(Page):
     def _on_race_read(self, result: RaceResult, asked: str, path: Path) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
-            self.setup.change("took a race's settings", choice_of(result, asked, self.setup.choice))
+            self.setup.change(tr("took a race's settings"), choice_of(result, asked, self.setup.choice))
             self.race.open(result, asked, path)
-            self.notice.tell("info", f"A saved race: {path.stem}", "Space plays it; Race runs it once more.")
+            title = tr("A saved race: {name}", name=path.stem)
+            self.notice.tell("info", title, tr("Space plays it; Race runs it once more."))
 
     def _on_runs_read(self, read: SideBySide) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
             self.race.open(read.race)
-            title = f"{len(read.race.lanes)} saved runs on one clock"
+            title = tr("{count} saved runs on one clock", count=len(read.race.lanes))
             if read.differs:
-                unlike = " and ".join(read.differs)
-                words = f"They differ in {unlike}: the clock is common to them, their figures are not of one race."
+                words = tr(
+                    "They differ in {unlike}: the clock is common to them, their figures are not of one race.",
+                    unlike=tr(" and ").join(read.differs),
+                )
                 self.notice.tell("warning", title, words)
             else:
-                words = "The same prompts, model and machine; each from its first request on. Space plays them."
+                words = tr("The same prompts, model and machine; each from its first request on. Space plays them.")
                 self.notice.tell("info", title, words)
 
     def _save_race(self, path: Path) -> None:
@@ -359,9 +365,9 @@ class ComparePage(Page):
 
     def _on_refused(self, words: str, requests_run: bool) -> None:
         if requests_run:
-            self.notice.tell("warning", "It cannot begin yet", words, action=("Stop them", self._session.stop))
+            self.notice.tell("warning", tr("It cannot begin yet"), words, action=(tr("Stop them"), self._session.stop))
         else:
-            self.notice.tell("error", "It cannot begin", sentence(words))
+            self.notice.tell("error", tr("It cannot begin"), sentence(words))
 
     def _on_clock(self, clock: float) -> None:
         for i, view in enumerate(self.views):
@@ -379,7 +385,6 @@ class ComparePage(Page):
     def _on_over(self, result: RaceResult) -> None:
         if result.cancelled:
             done = sum(bool(result.traces(i)) for i in range(len(result.lanes)))
-            self.notice.tell(
-                "info", f"Stopped: {done} of {len(result.lanes)} lanes", "What was finished stays and can be replayed."
-            )
+            title = tr("Stopped: {done} of {all} lanes", done=done, all=len(result.lanes))
+            self.notice.tell("info", title, tr("What was finished stays and can be replayed."))
         self._on_phase()

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import Limits, RaceChoice
+from app.language import tr
 from app.ui.controls import DropDown, Number
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
@@ -14,20 +15,20 @@ from app.ui.popover import Popover
 from app.words import sentence
 from engine.compare import RACE_ORDERS
 
-KV = "Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes"
-COUNT = "How many of the workload's prompts; more begin it again"
-REPEATS = "How often each lane is run; the table shows the spread"
+KV = tr("Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes")
+COUNT = tr("How many of the workload's prompts; more begin it again")
+REPEATS = tr("How often each lane is run; the table shows the spread")
 LIMITS = (
-    ("ttft", "TTFT", "Time to first token: first token − submit", 50),
-    ("tpot", "TPOT", "Time per output token: (last − first token) / (tokens − 1)", 5),
-    ("e2e", "E2E latency", "Last token − submit", 500),
+    ("ttft", "TTFT", tr("Time to first token: first token − submit"), 50),
+    ("tpot", "TPOT", tr("Time per output token: (last − first token) / (tokens − 1)"), 5),
+    ("e2e", tr("E2E latency"), tr("Last token − submit"), 500),
 )
 
 
 def limit_field(name: str, text: str, tip: str, step: int) -> Field:
     """Shown in milliseconds, kept in seconds."""
-    control = Number(f"race_slo_{name}", 0, 3_600_000, 0, " ms", step, least="no limit")
-    tip += ". Requests above it do not count for goodput"
+    control = Number(f"race_slo_{name}", 0, 3_600_000, 0, " ms", step, least=tr("no limit"))
+    tip = tr("{measure}. Requests above it do not count for goodput", measure=tip)
     return Field(name, text, control, tip, lambda ms: ms / 1000, lambda seconds: round(seconds * 1000))
 
 
@@ -37,22 +38,22 @@ class RaceRules(Popover):
     edited = Signal()
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent, "race_rules", "Rules of the race", width=320)
-        self.kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, " tokens", 1024)
+        super().__init__(parent, "race_rules", tr("Rules of the race"), width=320)
+        self.kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, tr(" tokens"), 1024)
         self.count = Number("race_count", 0, 100_000, 0)
         order = DropDown("race_order", [(order, order) for order in RACE_ORDERS])
         self.form = Form(
             [
-                Field("kv_tokens", "KV memory", self.kv, KV),
-                Field("count", "Prompts", self.count, COUNT),
-                Field("repeats", "Repeats", Number("race_repeats", 1, 20, 1), REPEATS),
-                Field("order", "Order", order, "Which lane is run first"),
+                Field("kv_tokens", tr("KV memory"), self.kv, KV),
+                Field("count", tr("Prompts"), self.count, COUNT),
+                Field("repeats", tr("Repeats"), Number("race_repeats", 1, 20, 1), REPEATS),
+                Field("order", tr("Order"), order, tr("Which lane is run first")),
             ],
             self,
         )
         self.limits = Form([limit_field(*limit) for limit in LIMITS], self)
         self.order_note = Note("race_order_note")
-        alike, good = Heading("Alike for every lane"), Heading("Good enough (SLO)")
+        alike, good = Heading(tr("Alike for every lane")), Heading(tr("Good enough (SLO)"))
         fill(self.column, alike, *self.form.rows.values(), self.order_note, 4, Hairline(), good, spacing=8)
         fill(self.column, *self.limits.rows.values())
         for form in (self.form, self.limits):
@@ -60,8 +61,9 @@ class RaceRules(Popover):
 
     def suggest(self, kv_tokens: int, count: int) -> None:
         """What the workload has, where nothing else is chosen."""
-        self.kv.setSpecialValueText(f"{kv_tokens:,} tokens, as suggested" if kv_tokens else "as the workload suggests")
-        self.count.setSpecialValueText(f"all {count:,}" if count else "all")
+        kv = tr("{tokens:,} tokens, as suggested", tokens=kv_tokens) if kv_tokens else tr("as the workload suggests")
+        self.kv.setSpecialValueText(kv)
+        self.count.setSpecialValueText(tr("all {count:,}", count=count) if count else tr("all"))
 
     def show_choice(self, choice: RaceChoice) -> None:
         self.form.show(choice)
@@ -82,10 +84,10 @@ class RaceRules(Popover):
 
 def rules_words(choice: RaceChoice, kv_tokens: int) -> str:
     """ "3 repeats · KV 8,192 tokens · SLO"."""
-    parts = [f"{choice.repeats} repeats" if choice.repeats > 1 else "1 run"]
+    parts = [tr("{count} repeats", count=choice.repeats) if choice.repeats > 1 else tr("1 run")]
     kv = choice.kv_tokens or kv_tokens
     if kv:
-        parts.append(f"KV {kv:,} tokens")
+        parts.append(tr("KV {tokens:,} tokens", tokens=kv))
     if any((choice.limits.ttft, choice.limits.tpot, choice.limits.e2e)):
         parts.append("SLO")
     return " · ".join(parts)

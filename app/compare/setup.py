@@ -13,6 +13,7 @@ from app.compare import choice as race_choice
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.lanes.picker import LanePicker
 from app.compare.rules import RaceRules, rules_words
+from app.language import tr
 from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
@@ -25,9 +26,12 @@ from engine.compare import RACE_SUFFIX
 from engine.jobs import engine_missing
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
-OPEN = "open a file …"
-KINDS = (("Race", "Every lane once, on one clock"), ("Sweep", "Every lane at many batch sizes or request rates"))
-RULES = "KV memory, repeats, order and what counts as good enough"
+OPEN = "open"  # in place of a workload's name
+KINDS = (
+    ("race", tr("Race"), tr("Every lane once, on one clock")),
+    ("sweep", tr("Sweep"), tr("Every lane at many batch sizes or request rates")),
+)
+RULES = tr("KV memory, repeats, order and what counts as good enough")
 WIDE = 1360  # pixels of the design from which everything stands on one line
 
 
@@ -48,18 +52,19 @@ class RaceSetup(QFrame):
         self._showing, self._lines = True, 0
         self._running = self._ending = False
         self.kinds = QButtonGroup(self)
-        for i, (name, tip) in enumerate(KINDS):
-            self.kinds.addButton(button(f"kind_{name.lower()}", name, role="page", tip=tip, checkable=True), i)
+        for i, (name, title, tip) in enumerate(KINDS):
+            self.kinds.addButton(button(f"kind_{name}", title, role="page", tip=tip, checkable=True), i)
         self.kinds.button(0).setChecked(True)
         self.kinds.idToggled.connect(self._on_kind)
-        self.workload = sized(DropDown("race_workload", said="Workload"), least_width=220)
+        self.workload = sized(DropDown("race_workload", said=tr("Workload")), least_width=220)
         self.picker = LanePicker()
         self.rules_button = button("race_rules_button", role="quiet", tip=RULES)
         self.rules = RaceRules(self)
-        self.export = sized(button("race_export", "Export", tip="Copy or save the result table"), least_width=80)
+        tip = tr("Copy or save the result table")
+        self.export = sized(button("race_export", tr("Export"), tip=tip), least_width=80)
         self.export.setMenu(export)
-        self.race = sized(button("race_button", "Race", self._on_race, role="primary"), least_width=88)
-        self._left = held(row(*self.kinds.buttons(), label("Workload", "secondary"), self.workload, spacing=8))
+        self.race = sized(button("race_button", tr("Race"), self._on_race, role="primary"), least_width=88)
+        self._left = held(row(*self.kinds.buttons(), label(tr("Workload"), "secondary"), self.workload, spacing=8))
         self._right = held(row(self.rules_button, self.export, self.race, spacing=8))
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(12, 8, 12, 8)
@@ -90,14 +95,18 @@ class RaceSetup(QFrame):
     def say_running(self, running: bool, ending: bool = False) -> None:
         """Whether the button begins a race or stops it."""
         self._running, self._ending = running, ending
-        what = "sweep" if self.sweeps else "race"
-        self.race.setText("Stop" if running else what.capitalize())
-        set_role(self.race, "" if running else "primary")
         viewer = sentence(engine_missing())
+        if running:
+            words, said, tip = tr("Stop"), tr("Stop"), tr("Stop; what is finished stays (Esc)")
+        elif self.sweeps:
+            words, said, tip = tr("Sweep"), tr("Start the sweep"), viewer or tr("Sweep (Ctrl+Enter)")
+        else:
+            words, said, tip = tr("Race"), tr("Start the race"), viewer or tr("Race (Ctrl+Enter)")
+        self.race.setText(words)
+        self.race.setAccessibleName(said)
+        self.race.setToolTip(tip)
+        set_role(self.race, "" if running else "primary")
         self.race.setEnabled(not (ending or viewer))
-        self.race.setAccessibleName("Stop" if running else f"Start the {what}")
-        begin = viewer or f"{what.capitalize()} (Ctrl+Enter)"
-        self.race.setToolTip("Stop; what is finished stays (Esc)" if running else begin)
         for control in (self.workload, self.picker, self.rules_button):
             control.setEnabled(not running and not ending)
 
@@ -105,13 +114,14 @@ class RaceSetup(QFrame):
         """Takes a workload of a person's own."""
         path = Path(path)
         storage.settings().setValue("compare/folder", str(path.parent))
-        self.change(f"took {path.name}", replace(self.choice, workload=str(path), count=0, kv_tokens=0))
+        self.change(tr("took {file}", file=path.name), replace(self.choice, workload=str(path), count=0, kv_tokens=0))
 
     def choose_file(self, take: Callable[[str], object] | None = None) -> None:
         """Asks for a file of prompts or a recipe, or, where someone else will `take` it, for a race too."""
         endings = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES, *([RACE_SUFFIX] if take else [])))
-        title, what = ("Open a workload or a race", "Workloads and races") if take else ("Open a workload", "Workloads")
-        filters = [f"{what} ({endings})", "All files (*)"]
+        title = tr("Open a workload or a race") if take else tr("Open a workload")
+        what = tr("Workloads and races") if take else tr("Workloads")
+        filters = [f"{what} ({endings})", tr("All files (*)")]
         ask_path(self, "workload_dialog", title, "compare/folder", take or self.open_file, filters)
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -151,12 +161,13 @@ class RaceSetup(QFrame):
     def _fill_workloads(self) -> None:
         self.workload.clear()
         for card in self._cards.values():
-            self.workload.addItem(f"{card.title} · {card.requests:,} prompts", card.name)
+            words = tr("{title} · {count:,} prompts", title=card.title, count=card.requests)
+            self.workload.addItem(words, card.name)
             self.workload.setItemData(self.workload.count() - 1, card.description, Qt.ItemDataRole.ToolTipRole)
         if self.card is None:
             self.workload.addItem(Path(self.choice.workload).name, self.choice.workload)
         self.workload.insertSeparator(self.workload.count())
-        self.workload.addItem(OPEN, OPEN)
+        self.workload.addItem(tr("open a file …"), OPEN)
         self.workload.set_value(self.choice.workload)
         self.workload.setToolTip(self.card.description if self.card else self.choice.workload)
 
@@ -168,7 +179,7 @@ class RaceSetup(QFrame):
         self.rules.show_choice(self.choice)
         words = rules_words(self.choice, suggested)
         self.rules_button.setText(f"{words}  ▾")
-        self.rules_button.setAccessibleName(f"Rules of the race: {words}")
+        self.rules_button.setAccessibleName(tr("Rules of the race: {rules}", rules=words))
         if self.picker.lanes != self.choice.lanes:
             self.picker.set_lanes(self.choice.lanes)
         self._showing = False
@@ -202,11 +213,11 @@ class RaceSetup(QFrame):
             lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
         self.workload.setToolTip(card.description if card else str(name))
         choice = replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0)
-        self.change("chose another workload", choice)
+        self.change(tr("chose another workload"), choice)
 
     def _on_lanes(self) -> None:
         lanes = self.picker.lanes
-        what = "removed a lane" if len(lanes) < len(self.choice.lanes) else "changed the lanes"
+        what = tr("removed a lane") if len(lanes) < len(self.choice.lanes) else tr("changed the lanes")
         self.change(what, replace(self.choice, lanes=lanes))
 
     def _on_rules(self) -> None:

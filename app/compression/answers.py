@@ -3,6 +3,7 @@
 from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
 
+from app.language import tr
 from app.ui import theme
 from app.ui.labels import label
 from app.ui.layouts import column, named, row
@@ -15,15 +16,16 @@ class Answers(QWidget):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.setObjectName(name)
-        self.before, self.after = (self._text(f"{name}_{side}", side) for side in ("original", "compressed"))
-        sides = (("Answer to the original", self.before), ("Answer to the compressed", self.after))
+        self.before = self._text(f"{name}_original", tr("Answer to the original prompt"))
+        self.after = self._text(f"{name}_compressed", tr("Answer to the compressed prompt"))
+        sides = ((tr("Answer to the original"), self.before), (tr("Answer to the compressed"), self.after))
         columns = (column(label(title, "note"), (text, 1), spacing=4) for title, text in sides)
         self.setLayout(row(*((each, 1) for each in columns), spacing=12))
         self._effect: Effect | None = None
         theme.changes.theme_changed.connect(self._write)
 
-    def _text(self, name: str, side: str) -> QTextEdit:
-        text = named(QTextEdit(), name, said=f"Answer to the {side} prompt")
+    def _text(self, name: str, said: str) -> QTextEdit:
+        text = named(QTextEdit(), name, said=said)
         text.setReadOnly(True)
         text.setTabChangesFocus(True)
         return text

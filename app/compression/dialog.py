@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QWidget
 from app.compression.answers import Answers
 from app.compression.session import CompressionSession
 from app.compression.struck_text import StruckText
-from app.compression.words import BOUND_WORDS, HEAD, note_words, rows_of
+from app.compression.words import bound_words, head, note_words, rows_of
+from app.language import tr
 from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import DropDown, SliderValue, button, line_edit
@@ -21,17 +22,20 @@ from app.ui.tables.fact_table import LINE, FactTable
 from app.ui.tables.facts import Facts
 from app.ui.zoomed import sized
 from engine import ModelSpec
-from engine.compression import KEEPS, METHODS, UNITS, Fields, Piece, parts_of
+from engine.compression import KEEPS, METHODS, UNITS, Compressed, Fields, Piece, parts_of
 from engine.config import Prompt
 
 INFORMATION, FIELDS = "information", "fields"
 SIZE = (1120, 640)
 LEAST_ANSWERS = 420  # pixels of the design that both answers take side by side
-NAMES = {INFORMATION: "strike out words", "summary": "summary", FIELDS: "fields"}
-WRITE = {"summary": "Write the summary", FIELDS: "Fill in the fields"}
-SCORED_WORDS = "The stronger a word's ground, the more it says: bits a token under {model}. The fewest go first."
-WRITTEN_WORDS = "What is struck through goes. {model} writes something in its place, as well as it can."
-MEASURE_WORDS = "Measure sends both prompts in turns: tokens, time to the first token, and how far the answer moves."
+METHOD_TITLES = {INFORMATION: tr("strike out words"), "summary": tr("summary"), FIELDS: tr("fields")}
+UNIT_TITLES = {"words": tr("words"), "sentences": tr("sentences"), "tokens": tr("tokens")}
+KEEP_TITLES = {"instructions": tr("instructions"), "question": tr("question")}
+METHOD, FIELD_NAMES, SCORED_BY, KEPT = tr("Method"), tr("Fields"), tr("Scored by"), tr("Kept whole")
+WRITE = {"summary": tr("Write the summary"), FIELDS: tr("Fill in the fields")}
+MEASURE_WORDS = tr(
+    "Measure sends both prompts in turns: tokens, time to the first token, and how far the answer moves."
+)
 
 
 class CompressionDialog(Dialog):
@@ -40,30 +44,38 @@ class CompressionDialog(Dialog):
     use_asked = Signal(object)  # Prompt
 
     def __init__(self, parent: QWidget, session: Session, prompt: Prompt) -> None:
-        super().__init__(parent, "compression_dialog", "Compress a prompt")
+        super().__init__(parent, "compression_dialog", tr("Compress a prompt"))
         self.work = CompressionSession(session, prompt)
         self._session, self._prompt, self._around = session, prompt, parent
-        keeps = [("instructions and question", tuple(KEEPS)), *((name, (name,)) for name in KEEPS), ("nothing", ())]
-        self.method = DropDown("compression_method", [(NAMES[key], key) for key in METHODS], "Method")
-        self.ratio = SliderValue("compression_ratio", "Share of tokens that stays", 0.05, 1.0, 0.5, step=0.05)
-        self.unit = DropDown("compression_unit", [(unit, unit) for unit in UNITS], "What is struck out")
-        self.keep = DropDown("compression_keep", keeps, "Kept whole")
-        self.scorer = DropDown("compression_scorer", self._scorers(), "Scored by")
-        self.fields = line_edit("compression_fields", "Fields", "who, where, what, or a JSON schema")
-        self.original = StruckText("compression_original", "The original, what goes struck through")
-        self.compressed = named(QPlainTextEdit(), "compression_compressed", said="The compressed prompt")
+        keeps = [
+            (tr("instructions and question"), tuple(KEEPS)),
+            *((KEEP_TITLES[name], (name,)) for name in KEEPS),
+            (tr("nothing"), ()),
+        ]
+        self.method = DropDown("compression_method", [(METHOD_TITLES[key], key) for key in METHODS], METHOD)
+        self.ratio = SliderValue("compression_ratio", tr("Share of tokens that stays"), 0.05, 1.0, 0.5, step=0.05)
+        self.unit = DropDown(
+            "compression_unit", [(UNIT_TITLES[unit], unit) for unit in UNITS], tr("What is struck out")
+        )
+        self.keep = DropDown("compression_keep", keeps, KEPT)
+        self.scorer = DropDown("compression_scorer", self._scorers(), SCORED_BY)
+        self.fields = line_edit("compression_fields", FIELD_NAMES, tr("who, where, what, or a JSON schema"))
+        self.original = StruckText("compression_original", tr("The original, what goes struck through"))
+        self.compressed = named(QPlainTextEdit(), "compression_compressed", said=tr("The compressed prompt"))
         self.tokens = Line("compression_tokens", size=12)
         self.legend = Note("compression_legend")
-        self.table = FactTable("compression_table", "What the compression buys and costs")
+        self.table = FactTable("compression_table", tr("What the compression buys and costs"))
         self.answers = Answers("compression_answers")
         self.note = Note("compression_note")
         self.error = Note("compression_error", "error")
         self.status = Line("compression_status")
-        self.progress = Progress("compression_progress", "How far the work is")
+        self.progress = Progress("compression_progress", tr("How far the work is"))
         self.write = button("compression_write", "", self._on_write)
-        self.measure = button("compression_measure", "Measure", self._on_measure, tip=MEASURE_WORDS)
-        self.use = button("compression_use", "Use it", self._on_use, role="primary", tip="Puts it into the composer")
-        self.leave = button("compression_leave", "Close", self._on_leave)
+        self.measure = button("compression_measure", tr("Measure"), self._on_measure, tip=MEASURE_WORDS)
+        self.use = button(
+            "compression_use", tr("Use it"), self._on_use, role="primary", tip=tr("Puts it into the composer")
+        )
+        self.leave = button("compression_leave", tr("Close"), self._on_leave)
         self._pieces: tuple[Piece, ...] = ()
         self._lay_out()
         self._connect()
@@ -75,7 +87,7 @@ class CompressionDialog(Dialog):
         """The loaded model, and the draft that it has."""
         config, spec = self._session.config, self._session.spec
         draft = config.draft or (ModelSpec("demo-draft") if spec.source == "demo" else None)
-        return [("the loaded model", None), *([("its draft", draft)] if draft is not None else [])]
+        return [(tr("the loaded model"), None), *([(tr("its draft"), draft)] if draft is not None else [])]
 
     def _lay_out(self) -> None:
         self.compressed.setReadOnly(True)
@@ -83,12 +95,12 @@ class CompressionDialog(Dialog):
         controls = Flow()
         self._labelled: dict[str, QWidget] = {}
         for name, text, control in (
-            ("method", "Method", self.method),
-            ("ratio", "Keep", sized(self.ratio, width=190)),
-            ("unit", "Unit", self.unit),
-            ("scorer", "Scored by", self.scorer),
-            ("fields", "Fields", sized(self.fields, width=260)),
-            ("keep", "Kept whole", self.keep),
+            ("method", METHOD, self.method),
+            ("ratio", tr("Keep"), sized(self.ratio, width=190)),
+            ("unit", tr("Unit"), self.unit),
+            ("scorer", SCORED_BY, self.scorer),
+            ("fields", FIELD_NAMES, sized(self.fields, width=260)),
+            ("keep", KEPT, self.keep),
         ):
             each = self._labelled[name] = held(row(label(text, "secondary"), control, spacing=6))
             controls.addWidget(each)
@@ -97,8 +109,10 @@ class CompressionDialog(Dialog):
         for side in (self.original, self.compressed):
             sized(side, least_height=130)
         sized(self.answers, least_height=110)
-        left = column(label("Original", "title"), (self.original, 1), spacing=4)
-        right = column(row(label("Compressed", "title"), (self.tokens, 1), spacing=8), (self.compressed, 1), spacing=4)
+        left = column(label(tr("Original"), "title"), (self.original, 1), spacing=4)
+        right = column(
+            row(label(tr("Compressed"), "title"), (self.tokens, 1), spacing=8), (self.compressed, 1), spacing=4
+        )
         self._found = row(self.table, (self.answers, 1), spacing=12)
         self.effect = held(column(self._found, self.note, spacing=4))
         body = column(held(controls), (row((left, 1), (right, 1), spacing=12), 1), self.legend, self.effect, spacing=8)
@@ -144,19 +158,19 @@ class CompressionDialog(Dialog):
 
     def _show_prompts(self) -> None:
         scored, prompt = self.work.scored, self.prompt
-        model = self._session.card.name if self._session.card is not None else "the model"
+        model = self._session.card.name if self._session.card is not None else tr("the model")
         if self.by_information and scored is not None:
             kept = scored.kept(self.ratio.value())
             self._show_pieces(scored.pieces, kept)
             left = sum(piece.tokens for piece, stays in zip(scored.pieces, kept) if stays)
-            self.tokens.say(f"~{left:,} of {scored.tokens:,} tokens")
-            self.legend.say(SCORED_WORDS.format(model=scored.scored_by))
+            self.tokens.say(tr("~{left:,} of {all:,} tokens", left=left, all=scored.tokens))
+            self.legend.say(_scored_words(scored.scored_by))
         else:
             pieces = self._unscored()
             self._show_pieces(pieces, tuple(piece.fixed or self.by_information for piece in pieces))
             written = self.work.written if prompt is not None else None
-            self.tokens.say(f"{written.tokens_after:,} of {written.tokens_before:,} tokens" if written else "")
-            self.legend.say("" if self.by_information else WRITTEN_WORDS.format(model=model))
+            self.tokens.say(_written_tokens(written) if written else "")
+            self.legend.say("" if self.by_information else _written_words(model))
         words = _texts(prompt) if prompt is not None else ""
         if words != self.compressed.toPlainText():
             self.compressed.setPlainText(words)
@@ -181,8 +195,8 @@ class CompressionDialog(Dialog):
         self.effect.setVisible(effect is not None)
         self.answers.show_effect(effect)
         if effect is not None:
-            self.table.show_facts(Facts(HEAD, rows_of(effect)))
-            self.note.say(f"{note_words(effect)} {BOUND_WORDS}.")
+            self.table.show_facts(Facts(head(), rows_of(effect)))
+            self.note.say(f"{note_words(effect)} {bound_words()}.")
             self._fit_table()
         if fresh:
             QTimer.singleShot(0, self.effect, lambda: self.body.ensureWidgetVisible(self.effect))
@@ -198,7 +212,7 @@ class CompressionDialog(Dialog):
         self.write.setEnabled(not running)
         self.measure.setEnabled(there and not running)
         self.use.setEnabled(there and not running)
-        self.leave.setText("Cancel" if running else "Close")
+        self.leave.setText(tr("Cancel") if running else tr("Close"))
         self.progress.setVisible(running)
         if not running:
             self.status.say(MEASURE_WORDS if there and not self.effect.isVisible() else "")
@@ -208,7 +222,7 @@ class CompressionDialog(Dialog):
     def _score(self) -> None:
         self.work.forget_written()
         if self.by_information:
-            self._begin("Scoring the prompt …")
+            self._begin(tr("Scoring the prompt …"))
             self.work.score(self.unit.currentData(), self.keep.currentData(), self.scorer.currentData())
         self._show_all()
 
@@ -229,7 +243,7 @@ class CompressionDialog(Dialog):
 
     def _on_write(self) -> None:
         method, ratio, keep = self.method.currentData(), self.ratio.value(), self.keep.currentData()
-        self._begin("The model writes …")
+        self._begin(tr("The model writes …"))
         self.work.write(method, ratio, keep, self._fields() if method == FIELDS else None)
 
     def _fields(self) -> Fields:
@@ -239,7 +253,7 @@ class CompressionDialog(Dialog):
 
     def _on_measure(self) -> None:
         if self.prompt is not None:
-            self._begin("Answering …")
+            self._begin(tr("Answering …"))
             self.work.measure(self.prompt)
 
     def _on_use(self) -> None:
@@ -279,6 +293,20 @@ class CompressionDialog(Dialog):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._turn()
+
+
+def _scored_words(model: str) -> str:
+    return tr(
+        "The stronger a word's ground, the more it says: bits a token under {model}. The fewest go first.", model=model
+    )
+
+
+def _written_words(model: str) -> str:
+    return tr("What is struck through goes. {model} writes something in its place, as well as it can.", model=model)
+
+
+def _written_tokens(written: Compressed) -> str:
+    return tr("{left:,} of {all:,} tokens", left=written.tokens_after, all=written.tokens_before)
 
 
 def _texts(prompt: Prompt) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import LEASED_WORDS, Session, SessionState
@@ -15,7 +16,7 @@ from engine.compression import Compressed, Effect, Fields, Scored, parts_of, sco
 from engine.config import Prompt
 from engine.core import EngineFace
 
-BUSY_WORDS = "Requests run, and would be measured too: stop them first."
+BUSY_WORDS = tr("Requests run, and would be measured too: stop them first.")
 COUNTED_UP_TO = 1000  # of what is more, bytes are counted
 Work = Callable[..., Any]  # of an engine, with `report` and `cancelled`
 
@@ -102,7 +103,7 @@ class CompressionSession(QObject):
         engine = self._session.live()
         if engine is None:
             leased = self._session.state is SessionState.LEASED
-            self.told.emit(LEASED_WORDS if leased else "Load a model first.")
+            self.told.emit(LEASED_WORDS if leased else tr("Load a model first."))
             return
         self._take = take
         self._work.start(lambda report, cancelled: _worked(work, engine, report, cancelled))
@@ -116,7 +117,9 @@ class CompressionSession(QObject):
 
     def _on_progress(self, status: LoadStatus) -> None:
         known = 0 < status.total < COUNTED_UP_TO
-        words = f"{status.stage}, {status.done + 1} of {status.total}" if known else status.stage
+        words = status.stage
+        if known:
+            words = tr("{stage}, {i} of {all}", stage=words, i=status.done + 1, all=status.total)
         self.progressed.emit(sentence(words), status.done / status.total if known else -1.0)
 
     def _on_ended(self, outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFont, QHelpEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit, QToolTip
 
+from app.language import tr, trn
 from app.ui import theme
 from app.ui.layouts import named
 from engine.compression import Piece
@@ -97,11 +98,17 @@ class StruckText(QTextEdit):
             return ""
         piece = self._pieces[at]
         if piece.fixed:
-            return "Kept whole"
+            return tr("Kept whole")
         if not piece.tokens:
             return ""
-        each = "1 token" if piece.tokens == 1 else f"{piece.tokens} tokens, {piece.density:.1f} each"
-        return f"“{piece.text.strip()}”: {piece.bits:.1f} bits in {each}"
+        return trn(
+            "“{text}”: {bits:.1f} bits in {count} token",
+            "“{text}”: {bits:.1f} bits in {count} tokens, {density:.1f} each",
+            piece.tokens,
+            text=piece.text.strip(),
+            bits=piece.bits,
+            density=piece.density,
+        )
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):

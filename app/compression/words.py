@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
+from app.language import tr
 from engine.compression import Effect, Piece
 
 Row = tuple[str, str, str, str]  # what, of the original, of the compressed prompt, and the change
-HEAD: Row = ("", "original", "compressed", "")
-BOUND_WORDS = (
-    "KL(original || compressed) of the next token, both prompts followed by the original's answer: taken over the "
-    "likeliest tokens of both and all others as one, so that it is a lower bound (data processing inequality)"
-)
+
+
+def head() -> Row:
+    return "", tr("original"), tr("compressed"), ""
+
+
+def bound_words() -> str:
+    """What the divergence is, without a full stop."""
+    return tr(
+        "KL(original || compressed) of the next token, both prompts followed by the original's answer: taken over the "
+        "likeliest tokens of both and all others as one, so that it is a lower bound (data processing inequality)"
+    )
 
 
 def runs_of(pieces: Sequence[Piece], kept: Sequence[bool]) -> list[tuple[str, bool]]:
@@ -33,23 +41,29 @@ def rows_of(effect: Effect) -> list[Row]:
     ttft, prefill = median(before.ttft), median(before.prefill)
     short_ttft, short_prefill = median(after.ttft), median(after.prefill)
     rows: list[Row] = [
-        ("prompt tokens", f"{before.tokens:,}", f"{after.tokens:,}", _ratio(after.tokens, before.tokens)),
-        ("time to first token", _ms(ttft), _ms(short_ttft), _ratio(short_ttft, ttft)),
-        ("prefill", _ms(prefill), _ms(short_prefill), _ratio(short_prefill, prefill)),
+        (tr("prompt tokens"), f"{before.tokens:,}", f"{after.tokens:,}", _ratio(after.tokens, before.tokens)),
+        (tr("time to first token"), _ms(ttft), _ms(short_ttft), _ratio(short_ttft, ttft)),
+        (tr("prefill"), _ms(prefill), _ms(short_prefill), _ratio(short_prefill, prefill)),
     ]
     longer = max(len(before.token_ids), len(after.token_ids))
-    same = f"{effect.front} of {longer}"
-    rows.append(("answer alike up to token", "", same, f"{100 * effect.agreement:.0f} % in all"))
-    rows.append(("KL from the original", "", f"≥ {effect.kl:.3g} nats", f"over {len(effect.divergence)} tokens"))
+    same = tr("{front} of {all}", front=effect.front, all=longer)
+    in_all = tr("{percent:.0f} % in all", percent=100 * effect.agreement)
+    rows.append((tr("answer alike up to token"), "", same, in_all))
+    over = tr("over {count} tokens", count=len(effect.divergence))
+    rows.append((tr("KL from the original"), "", f"≥ {effect.kl:.3g} nats", over))
     return rows
 
 
 def note_words(effect: Effect) -> str:
     """How it was measured: a number is never alone."""
     rounds = len(effect.before.ttft)
-    lows = (f"{_ms(min(side.ttft))} to {_ms(max(side.ttft))}" for side in (effect.before, effect.after))
-    spread = ", ".join(lows)
-    return f"Times: medians of {rounds} in turns ({spread}), nothing else running, no prefix from the cache."
+    sides = ((_ms(min(side.ttft)), _ms(max(side.ttft))) for side in (effect.before, effect.after))
+    spread = ", ".join(tr("{low} to {high}", low=low, high=high) for low, high in sides)
+    return tr(
+        "Times: medians of {rounds} in turns ({spread}), nothing else running, no prefix from the cache.",
+        rounds=rounds,
+        spread=spread,
+    )
 
 
 def _ratio(one: float, other: float) -> str:

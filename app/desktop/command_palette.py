@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QAction, QKeyEvent, QPainter, QStandardItem, QStandardItemModel
+from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import line_edit
 from app.ui.labels import Hairline
@@ -71,7 +72,7 @@ class _Line(QStyledItemDelegate):
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, tick + plain_name(action))
         painter.setFont(theme.ui(12))
         painter.setPen(tokens.secondary)
-        keys = action.shortcut().toString()
+        keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, keys)
 
 
@@ -80,14 +81,14 @@ class CommandPalette(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        named(self, "command_palette", "popup", said="Command palette")
+        named(self, "command_palette", "popup", said=tr("Command palette"))
         self._parent = parent
         self._actions: list[QAction] = []
         self._back: QWidget | None = None
-        self.search = line_edit("palette_search", "Search actions", "What do you want to do?")
+        self.search = line_edit("palette_search", tr("Search actions"), tr("What do you want to do?"))
         self.search.setProperty("role", "search")
         self.model = QStandardItemModel(self)
-        self.list = named(QListView(), "palette_list", "list", said="Actions")
+        self.list = named(QListView(), "palette_list", "list", said=tr("Actions"))
         self.list.setModel(self.model)
         self.list.setItemDelegate(_Line(self.list))
         self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)

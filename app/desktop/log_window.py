@@ -9,6 +9,7 @@ from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QColor, QGuiApplication, QPainter
 from PySide6.QtWidgets import QFileDialog, QHeaderView, QPlainTextEdit, QSplitter, QWidget
 
+from app.language import tr
 from app.reports.log import Log, LogLine, level_word
 from app.ui import theme
 from app.ui.controls import DropDown, button, line_edit
@@ -21,15 +22,16 @@ from app.ui.tables.view import Cells, TableView
 
 LOOK_MS = 250  # between looks for new lines
 LEVELS: list[tuple[str, object]] = [
-    ("everything", logging.DEBUG),
-    ("warnings and errors", logging.WARNING),
-    ("errors", logging.ERROR),
+    (tr("everything"), logging.DEBUG),
+    (tr("warnings and errors"), logging.WARNING),
+    (tr("errors"), logging.ERROR),
 ]
+LEVEL_TITLES = {"info": tr("info"), "warning": tr("warning"), "error": tr("error")}
 COLUMNS: list[Column[LogLine]] = [
-    Column("Time", lambda line: strftime("%H:%M:%S", localtime(line.time)), width=72),
-    Column("Level", lambda line: level_word(line.level), width=72),
-    Column("From", lambda line: f"{line.process} · {line.source}", width=190),
-    Column("What", lambda line: line.text),
+    Column(tr("Time"), lambda line: strftime("%H:%M:%S", localtime(line.time)), width=72),
+    Column(tr("Level"), lambda line: LEVEL_TITLES.get(level_word(line.level), level_word(line.level)), width=72),
+    Column(tr("From"), lambda line: f"{line.process} · {line.source}", width=190),
+    Column(tr("What"), lambda line: line.text),
 ]
 WHAT = len(COLUMNS) - 1
 
@@ -55,7 +57,7 @@ class _Table(TableView):
     """`copied`: the lines that are selected, whole."""
 
     def __init__(self, model: ColumnModel[LogLine]) -> None:
-        super().__init__("log_lines", "Lines of the log", model, _Cells(model), 24)
+        super().__init__("log_lines", tr("Lines of the log"), model, _Cells(model), 24)
         self._rows = model
         header = self.horizontalHeader()
         header.setStretchLastSection(True)
@@ -77,31 +79,33 @@ class LogWindow(Dialog):
     """Follows the log while its end is in sight. `folder` has the files of it, None where none are written."""
 
     def __init__(self, parent: QWidget, log: Log, folder: Path | None, show: Callable[[Path], object]) -> None:
-        super().__init__(parent, "log_window", "Log")
+        super().__init__(parent, "log_window", tr("Log"))
         self.setModal(False)
         self._log, self._folder = log, folder
         self._seen = 0
         self._lines: list[LogLine] = []
-        self.level = DropDown("log_level", LEVELS, "Which lines are shown")
+        self.level = DropDown("log_level", LEVELS, tr("Which lines are shown"))
         self.level.setMinimumContentsLength(16)
-        self.search = line_edit("log_search", "Search in the log", "Search")
+        self.search = line_edit("log_search", tr("Search in the log"), tr("Search"))
         self.search.setClearButtonEnabled(True)
         self.model: ColumnModel[LogLine] = ColumnModel(COLUMNS)
         self.table = _Table(self.model)
-        self.details = named(QPlainTextEdit(), "log_details", said="The chosen lines, whole")
+        self.details = named(QPlainTextEdit(), "log_details", said=tr("The chosen lines, whole"))
         self.details.setReadOnly(True)
         self.details.setTabChangesFocus(True)
         self.details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.empty = Note("log_empty")
         self.count = label("", "note", "log_count")
-        where = f"Kept in {folder}" if folder is not None else "No file is kept of it"
         kept = Note("log_folder")
-        kept.say(f"{where}. It holds neither prompts nor answers, and is sent nowhere.")
-        self.copy = button("log_copy", "Copy", self._on_copy, tip="The chosen lines, or all that are shown")
-        self.save = button("log_save", "Save …", self._on_save)
-        self.open_folder = button("log_open_folder", "Show the folder", lambda: folder and show(folder))
+        if folder is not None:
+            kept.say(tr("Kept in {folder}. It holds neither prompts nor answers, and is sent nowhere.", folder=folder))
+        else:
+            kept.say(tr("No file is kept of it. It holds neither prompts nor answers, and is sent nowhere."))
+        self.copy = button("log_copy", tr("Copy"), self._on_copy, tip=tr("The chosen lines, or all that are shown"))
+        self.save = button("log_save", tr("Save …"), self._on_save)
+        self.open_folder = button("log_open_folder", tr("Show the folder"), lambda: folder and show(folder))
         self.open_folder.setVisible(folder is not None)
-        close = button("log_close", "Close", self.close)
+        close = button("log_close", tr("Close"), self.close)
         for each in (self.copy, self.save, self.open_folder, close):
             each.setAutoDefault(False)
         split = QSplitter(Qt.Orientation.Vertical)
@@ -154,8 +158,10 @@ class LogWindow(Dialog):
         for place, line in enumerate(shown):
             if line.number in picked:
                 self.table.selectRow(place)
-        self.count.setText(f"{len(shown):,} of {len(self._lines):,} lines")
-        self.empty.say("" if shown else "No line of the log is so." if self._lines else "Nothing has been logged yet.")
+        self.count.setText(tr("{shown:,} of {all:,} lines", shown=len(shown), all=len(self._lines)))
+        self.empty.say(
+            "" if shown else tr("No line of the log is so.") if self._lines else tr("Nothing has been logged yet.")
+        )
         if follows:
             self.table.scrollToBottom()
 
@@ -172,7 +178,7 @@ class LogWindow(Dialog):
         QGuiApplication.clipboard().setText(self.text())
 
     def _on_save(self) -> None:
-        dialog = QFileDialog(self, "Save the log", "batchscope-log.txt")
+        dialog = QFileDialog(self, tr("Save the log"), "batchscope-log.txt")
         dialog.setObjectName("log_save_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("txt")
@@ -185,9 +191,11 @@ class LogWindow(Dialog):
         try:
             Path(path).write_text(self.text() + "\n", encoding="utf-8")
         except OSError as error:
-            self.empty.say(f"{path} was not written: {error.strerror}. Choose another folder.", "error")
+            self.empty.say(
+                tr("{path} was not written: {why}. Choose another folder.", path=path, why=error.strerror), "error"
+            )
         else:
-            self.empty.say(f"Saved to {path}.", "note")
+            self.empty.say(tr("Saved to {path}.", path=path), "note")
 
     def _show_font(self) -> None:
         self.details.setFont(theme.mono(12))

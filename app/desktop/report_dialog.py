@@ -7,6 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
+from app.language import tr
 from app.reports.crash import CrashReport
 from app.ui import theme
 from app.ui.controls import button
@@ -14,7 +15,7 @@ from app.ui.dialog import Dialog
 from app.ui.labels import Note
 from app.ui.layouts import fill, named, row
 
-WORDS = (
+WORDS = tr(
     "This stays on this machine: it is sent nowhere. Names of people, of the machine and of home folders were taken "
     "out; look through it before you hand it on."
 )
@@ -26,17 +27,17 @@ class ReportDialog(Dialog):
     forgotten = Signal()
 
     def __init__(self, parent: QWidget, reports: Sequence[CrashReport], show: Callable[[Path], object]) -> None:
-        super().__init__(parent, "report_dialog", "Crash report" if len(reports) == 1 else "Crash reports")
+        super().__init__(parent, "report_dialog", tr("Crash report") if len(reports) == 1 else tr("Crash reports"))
         words = Note("report_words")
         words.say(WORDS)
-        self.text = named(QPlainTextEdit("\n\n".join(r.text for r in reports)), "report_text", said="The report")
+        self.text = named(QPlainTextEdit("\n\n".join(r.text for r in reports)), "report_text", said=tr("The report"))
         self.text.setReadOnly(True)
         self.text.setTabChangesFocus(True)
         self.text.setFont(theme.mono(12))
-        copy = button("report_copy", "Copy", lambda: QGuiApplication.clipboard().setText(self.text.toPlainText()))
-        folder = button("report_folder", "Show the folder", lambda: show(reports[0].path.parent))
-        forget = button("report_forget", "Forget", self._on_forget, tip="Deletes the report")
-        close = button("report_close", "Close", self.accept, role="primary")
+        copy = button("report_copy", tr("Copy"), lambda: QGuiApplication.clipboard().setText(self.text.toPlainText()))
+        folder = button("report_folder", tr("Show the folder"), lambda: show(reports[0].path.parent))
+        forget = button("report_forget", tr("Forget"), self._on_forget, tip=tr("Deletes the report"))
+        close = button("report_close", tr("Close"), self.accept, role="primary")
         fill(self.column, words, (self.text, 1), row(copy, folder, None, forget, close, spacing=8), margins=None)
         self.resize(parent.size() * 0.7)
         close.setFocus()

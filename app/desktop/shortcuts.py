@@ -7,6 +7,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import line_edit
 from app.ui.dialog import Dialog
@@ -43,8 +44,8 @@ class ShortcutsDialog(Dialog):
     """What the keyboard does, found by a word or by a key."""
 
     def __init__(self, parent: QWidget, groups: Sequence[Group]) -> None:
-        super().__init__(parent, "shortcuts_dialog", "Keyboard shortcuts")
-        self.search = line_edit("shortcuts_search", "Search in the shortcuts", "Search by word or key")
+        super().__init__(parent, "shortcuts_dialog", tr("Keyboard shortcuts"))
+        self.search = line_edit("shortcuts_search", tr("Search in the shortcuts"), tr("Search by word or key"))
         self.search.setClearButtonEnabled(True)
         self.empty = Note("shortcuts_empty")
         self._groups: list[tuple[QWidget, list[tuple[QWidget, Shortcut]]]] = []
@@ -56,7 +57,7 @@ class ShortcutsDialog(Dialog):
                 self._groups.append((heading, lines))
                 fill(sheet, heading, *(line for line, _ in lines), 10, margins=None)
         sheet.addStretch(1)
-        self.area = Scrolled(sheet, "shortcuts_scroll")
+        self.area = Scrolled(sheet, "shortcuts_scroll", tr("shortcuts"))
         fill(self.column, self.search, (self.area, 1), margins=None)
         self.add_close()
         self.search.textChanged.connect(self._on_search)
@@ -70,14 +71,22 @@ class ShortcutsDialog(Dialog):
         words = text.lower().split()
         for heading, lines in self._groups:
             for line, shortcut in lines:
-                hay = f"{shortcut.words} {' '.join(shortcut.keys)}".lower()
+                hay = f"{shortcut.words} {' '.join(map(_native, shortcut.keys))}".lower()
                 line.setVisible(all(word in hay for word in words))
             heading.setVisible(any(not line.isHidden() for line, _ in lines))
-        self.empty.say("" if self.shown() else f"No key, and nothing that a key does, is called “{text}”.")
+        self.empty.say(
+            "" if self.shown() else tr("No key, and nothing that a key does, is called “{text}”.", text=text)
+        )
+
+
+def _native(key: str) -> str:
+    """As it is written on the keyboard; what is no key as it is."""
+    return QKeySequence(key).toString(NATIVE) or key
 
 
 def _line(shortcut: Shortcut) -> QWidget:
-    keys = [label(key, "key") for key in shortcut.keys]
-    made = held(row((label(shortcut.words, "secondary"), 1), *keys, spacing=4))
-    made.setAccessibleName(f"{shortcut.words}: {' or '.join(shortcut.keys)}")
+    keys = [_native(key) for key in shortcut.keys]
+    made = held(row((label(shortcut.words, "secondary"), 1), *(label(key, "key") for key in keys), spacing=4))
+    either = " " + tr("or") + " "
+    made.setAccessibleName(f"{shortcut.words}: {either.join(keys)}")
     return made

@@ -6,6 +6,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, QRect, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QFrame, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.preferences import THEME
 from app.ui import theme
 from app.ui.controls import DropDown, button
@@ -13,13 +14,13 @@ from app.ui.labels import label
 from app.ui.layouts import fill, named, row
 
 WIDE, AROUND = 560, 24  # pixels of the design
-TITLE = "Welcome to Batchscope"
-WORDS = (
+TITLE = tr("Welcome to Batchscope")
+WORDS = tr(
     "It sends a language model many prompts at once, and shows what the engine does with them: which requests share a "
     "step, where their memory goes, what each token costs. All of it runs on this machine."
 )
-ESC = "Esc closes this, and typing begins a prompt. The menu's Help brings it back."
-THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
+ESC = tr("Esc closes this, and typing begins a prompt. The menu's Help brings it back.")
+THEMES: list[tuple[str, object]] = [(tr("as the system"), "system"), (tr("dark"), "dark"), (tr("light"), "light")]
 Way = tuple[str, str, Callable[[], object]]  # a button's words, what comes of it, and what does it
 
 
@@ -34,10 +35,10 @@ class Welcome(QFrame):
         self._to = to
         self.ways = [button(f"welcome_{at}", words, self._chosen(act)) for at, (words, _, act) in enumerate(ways)]
         self.ways[0].setProperty("role", "primary")
-        self.theme = DropDown("welcome_theme", THEMES, "Theme")
+        self.theme = DropDown("welcome_theme", THEMES, tr("Theme"))
         self.theme.set_value(THEME.value)
         self.theme.activated.connect(lambda: THEME.set(self.theme.currentData()))
-        self.close_button = button("welcome_close", "Close", self.dismiss, role="quiet", tip="Esc")
+        self.close_button = button("welcome_close", tr("Close"), self.dismiss, role="quiet", tip="Esc")
         title, about, foot = label(TITLE, "scene"), label(WORDS, "caption"), label(ESC, "note")
         for wrapped in (about, foot):
             wrapped.setWordWrap(True)
@@ -48,7 +49,7 @@ class Welcome(QFrame):
             told.setWordWrap(True)
             lines.append(row((each, 2), (told, 3), spacing=12))
         self.theme.setMinimumContentsLength(len(THEMES[0][0]))
-        chooser = row(label("Theme", "secondary"), self.theme, None, spacing=12)
+        chooser = row(label(tr("Theme"), "secondary"), self.theme, None, spacing=12)
         layout = fill(QVBoxLayout(self), title, about, 8, *lines, 8, margins=(28, 24, 28, 16), spacing=10)
         fill(layout, chooser, 4, margins=None)
         fill(layout, row((foot, 1), self.close_button, spacing=12), margins=None)

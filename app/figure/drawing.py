@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
@@ -15,7 +14,7 @@ from app.figure.film_file import FilmFile, picture_of
 from app.figure.note import Note
 from app.figure.paper import write
 from app.figure.show import RaceShow, RunShow, show_of
-from app.figure.subject import Figure, Film, Subject, figure_of, film_of
+from app.figure.subject import Figure, Film, Subject
 from app.figure.width import WIDTHS
 from app.ui import style_sheet, theme
 from engine.export import Source, citation, commands, made_by
@@ -24,18 +23,6 @@ from engine.trace import Array
 
 TRIED = 24  # moments of which an animation's colours are chosen
 Report = Callable[[LoadProgress], None]
-
-
-def figure(told: dict[str, Any], report: Report) -> None:
-    """A job."""
-    what = figure_of(told["figure"])
-    drawn_figure(what, read(what.subject, report), Path(told["path"]))
-
-
-def film(told: dict[str, Any], report: Report) -> None:
-    """A job."""
-    what = film_of(told["film"])
-    drawn_film(what, read(what.subject, report), Path(told["path"]), report)
 
 
 def read(subject: Subject, report: Report) -> Source:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.figure.subject import Figure, Film
 from app.figure.width import VECTOR_SHARP, WIDTHS
+from app.language import spoken, tr
 from engine import InvalidInput
 from engine.jobs import LoadProgress, run_job
 
@@ -23,15 +24,16 @@ def draw(what: Figure | Film, path: Path, report: Report | None, cancelled: thre
     if isinstance(what, Figure):
         width = WIDTHS[what.width]
         sharp = width.ratio * (1.0 if path.suffix == ".png" else VECTOR_SHARP)
-        work, told = "app.figure.drawing:figure", {"figure": asdict(what)}
+        work, told = "app.figure.work:figure", {"figure": asdict(what)}
     else:
-        sharp, work, told = 1.0, "app.figure.drawing:film", {"film": asdict(what)}
+        sharp, work, told = 1.0, "app.figure.work:film", {"film": asdict(what)}
     environment = {"QT_QPA_PLATFORM": "offscreen", "QT_SCALE_FACTOR": f"{sharp:.6f}"}
     try:
         half.touch()  # here, where it costs no wait
-        run_job(work, told | {"path": str(half)}, report, cancelled, environment, light=True)
+        run_job(work, told | {"path": str(half), "language": spoken()}, report, cancelled, environment, light=True)
         half.replace(path)
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        why = error.strerror or error
+        raise InvalidInput(tr("cannot write {path}: {why}; choose another place", path=path, why=why)) from error
     finally:
         half.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from app.inside.insights import Insight
 from app.inside.look import Look
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
+from app.language import tr
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
 from app.ui import theme
@@ -100,17 +101,17 @@ class LaneRow(QWidget):
         self.scope.show_at(inf if over else (self.playback.origin or 0.0) + clock)
         if self.insight is not None:
             self.insight.catch_up()
-        going = "running" if self.panel.isVisibleTo(self) else f"{clock:.2f} s"
-        self.status.setText(f"done in {duration(self.span)}" if over else going)
+        going = tr("running") if self.panel.isVisibleTo(self) else f"{clock:.2f} s"
+        self.status.setText(tr("done in {time}", time=duration(self.span)) if over else going)
 
     def compare(self, base: Figures) -> None:
         """Says its figures, with their ratio to those of the first lane."""
         rate, ratio, note = self.figures.rate, None, ""
         if rate and base.rate:
             ratio = rate / base.rate
-            note = "the first lane" if self.index else "baseline"
+            note = tr("the first lane") if self.index else tr("baseline")
         self.panel.show_figures(self.figures, self.total, ratio, note)
-        words = [f"{rate_words(rate)} tok/s", f"× {ratio:.1f}" if ratio and self.index else ""]
+        words = [tr("{rate} tok/s", rate=rate_words(rate)), f"× {ratio:.1f}" if ratio and self.index else ""]
         facts = [*filter(None, words), wasted_words(self.figures)]
         more = [*facts, ttft_words(self.figures)]
         most = [*more, waste_words(self.figures), finished_words(self.figures, self.total)]

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 from app.figure.note import Note
 from app.figure.outlines import outlined
 from app.figure.width import Width
+from app.language import tr
 from app.ui import theme
 
 XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -67,7 +68,7 @@ def _write_png(widget: QWidget, path: Path, width: Width, note: Note) -> None:
     for key, words in (("Title", note.title), ("Description", note.about), ("Software", note.maker)):
         image.setText(key, words)
     if not image.save(str(path)):
-        raise OSError("no picture can be written there")
+        raise OSError(tr("no picture can be written there"))
 
 
 WRITERS: dict[str, Callable[[QWidget, Path, Width, Note], None]] = {

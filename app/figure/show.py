@@ -17,6 +17,7 @@ from app.figure.subject import RACE, Subject
 from app.inside.insights import INSIGHTS
 from app.inside.look import Look
 from app.inside.timeline.picture.legend import SlotsLegend
+from app.language import tr
 from app.playback.player import span_of
 from app.playback.scope import Scope
 from app.ui import theme
@@ -169,7 +170,8 @@ class RaceShow(QWidget):
         if len(rated) < 2:
             return ""
         (most, fastest), (least, slowest) = max(rated), min(rated)
-        return f"{fastest}: {number(most)} tokens a second, × {most / least:.1f} those of {slowest}"
+        told = {"fastest": fastest, "rate": number(most), "times": most / least, "slowest": slowest}
+        return tr("{fastest}: {rate} tokens a second, × {times:.1f} those of {slowest}", **told)
 
     def close_down(self) -> None:
         for each in self.rows:
@@ -189,8 +191,10 @@ def show_of(source: Source, subject: Subject, *, told: bool = False) -> RunShow 
     if subject.lane is None:
         return RaceShow(race, subject.panel, source.title if told else "")
     if subject.lane >= len(race.lanes):
-        raise InvalidInput(f"there is no lane {subject.lane + 1}: the race has {len(race.lanes)}")
+        lanes = len(race.lanes)
+        raise InvalidInput(tr("there is no lane {lane}: the race has {lanes}", lane=subject.lane + 1, lanes=lanes))
     traces = source.of_lane(subject.lane)
     if not traces:
-        raise InvalidInput(f"lane {subject.lane + 1} did not come to its end; there is nothing to draw")
+        lane = subject.lane + 1
+        raise InvalidInput(tr("lane {lane} did not come to its end; there is nothing to draw", lane=lane))
     return RunShow(traces[0], subject.panel)

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.inside.insights import INSIGHTS
 from app.inside.look import Look
+from app.language import tr
 from engine import InvalidInput
 from engine.compare import RACE_SUFFIX
 
@@ -93,7 +94,7 @@ class Film:
 def check_video() -> None:
     """Raises InvalidInput where nothing here can write an animation."""
     if find_spec("av") is None:
-        raise InvalidInput("animations are written by PyAV: pip install 'batchscope[video]'")
+        raise InvalidInput(tr("animations are written by PyAV: pip install 'batchscope[video]'"))
 
 
 def figure_of(told: Mapping[str, Any]) -> Figure:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from app.language import tr
+
 if TYPE_CHECKING:
     from app.inside.panel import InsightPanel
     from app.playback.scope import Scope
@@ -28,11 +30,11 @@ class Insight:
 
 
 INSIGHTS = (
-    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel"),
-    Insight("step", "Step", "app.inside.step.panel:StepInspector"),
-    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap"),
-    Insight("beams", "Beams", "app.inside.beams.panel:BeamsPanel"),
-    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill"),
-    Insight("roofline", "Bottleneck", "app.inside.roofline.panel:Roofline"),
-    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel"),
+    Insight("timeline", tr("Timeline"), "app.inside.timeline.panel:TimelinePanel"),
+    Insight("step", tr("Step"), "app.inside.step.panel:StepInspector"),
+    Insight("kv_map", tr("KV map"), "app.inside.kv_map.panel:KvMap"),
+    Insight("beams", tr("Beams"), "app.inside.beams.panel:BeamsPanel"),
+    Insight("memory", tr("Memory"), "app.inside.memory.panel:MemoryBill"),
+    Insight("roofline", tr("Bottleneck"), "app.inside.roofline.panel:Roofline"),
+    Insight("machine", tr("Machine"), "app.inside.machine.panel:MachinePanel"),
 )

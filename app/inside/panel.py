@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.inside.look import Look
+from app.language import tr
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -62,17 +63,17 @@ class InsightPanel(QWidget):
         self._drawn_at = 0.0
         self.posed = False
         self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
-        tip = "Show as a table, copy, or export"
-        self.menu_button = tool_button(f"{name}_menu", "⋯", tip, f"{title}: table and export")
+        tip, said = tr("Show as a table, copy, or export"), tr("{panel}: table and export", panel=title)
+        self.menu_button = tool_button(f"{name}_menu", "⋯", tip, said)
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.table_action = QAction("Show as a table", self, checkable=True)
+        self.table_action = QAction(tr("Show as a table"), self, checkable=True)
         self.table_action.toggled.connect(self.show_table)
-        copy_action = QAction("Copy the table", self)
+        copy_action = QAction(tr("Copy the table"), self)
         copy_action.triggered.connect(self._on_copy)
         entries = picture_entries(lambda: self.picture, title)
-        entries.append(text_entry("Table", ".csv", lambda: self.facts().csv()))
-        own, heading = (self.table_action, copy_action), f"Export: {title}"
-        self.menu = ExportMenu(self, entries, title=heading, what=title, stem=name, each="Export as", own=own)
+        entries.append(text_entry(tr("Table"), ".csv", lambda: self.facts().csv()))
+        own, heading = (self.table_action, copy_action), tr("Export: {panel}", panel=title)
+        self.menu = ExportMenu(self, entries, title=heading, what=title, stem=name, each=tr("Export as"), own=own)
         self.menu.done.connect(self.done)
         self.menu.failed.connect(self.failed)
         self.menu_button.setMenu(self.menu)
@@ -182,7 +183,7 @@ class InsightPanel(QWidget):
         if self._position > begin:
             self._stale = True
         if self._far_behind:
-            self.summary.say(f"reading the run · {100 * self._position / end:.0f} %")
+            self.summary.say(tr("reading the run · {percent:.0f} %", percent=100 * self._position / end))
 
     def refresh(self) -> bool:
         """Draws, if anything is new and the last drawing is not of just now. Returns whether it drew new records, and
@@ -224,7 +225,7 @@ class InsightPanel(QWidget):
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self.facts().csv())
-        self.done.emit(f"{self.title}: the table was copied.")
+        self.done.emit(tr("{panel}: the table was copied.", panel=self.title))
 
     def _on_trace(self) -> None:
         self._position = 0

@@ -3,6 +3,7 @@
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
+from app.language import tr
 from app.models.items import Item
 from app.models.rows import ModelRows
 from app.session.session import Session
@@ -25,7 +26,8 @@ class Deletion(QObject):
         """Refuses what is loaded; else asks."""
         entry = item.entry
         if self._rows.loaded(item):
-            self._notice.tell("warning", f"{item.name} is loaded", "Unload it before its files are deleted.")
+            loaded = tr("{model} is loaded", model=item.name)
+            self._notice.tell("warning", loaded, tr("Unload it before its files are deleted."))
         elif entry is not None:
             self._session.start(self._ask(entry))
 
@@ -33,13 +35,15 @@ class Deletion(QObject):
         try:
             freed = await self._session.off_thread(lambda: freed_by(entry))
         except (InvalidInput, OSError) as error:
-            self._notice.tell("error", f"{entry.name} cannot be deleted", sentence(str(error)))
+            words = tr("{model} cannot be deleted", model=entry.name)
+            self._notice.tell("error", words, sentence(str(error)))
             return
-        question, cancel = f"Delete {entry.name} from this machine?", QMessageBox.StandardButton.Cancel
-        box = QMessageBox(QMessageBox.Icon.NoIcon, "Delete a model", question, cancel, self._window)
+        question = tr("Delete {model} from this machine?", model=entry.name)
+        cancel = QMessageBox.StandardButton.Cancel
+        box = QMessageBox(QMessageBox.Icon.NoIcon, tr("Delete a model"), question, cancel, self._window)
         box.setObjectName("delete_dialog")
-        box.setInformativeText(f"This frees {bytes_words(freed)}. It can be downloaded again.")
-        delete = box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
+        box.setInformativeText(tr("This frees {bytes}. It can be downloaded again.", bytes=bytes_words(freed)))
+        delete = box.addButton(tr("Delete"), QMessageBox.ButtonRole.DestructiveRole)
         box.setDefaultButton(cancel)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         delete.clicked.connect(lambda: self._session.start(self._delete(entry)))
@@ -49,7 +53,9 @@ class Deletion(QObject):
         try:
             freed = await self._session.off_thread(lambda: forget(entry))
         except (InvalidInput, OSError) as error:
-            self._notice.tell("error", f"{entry.name} was not deleted", sentence(str(error)))
+            words = tr("{model} was not deleted", model=entry.name)
+            self._notice.tell("error", words, sentence(str(error)))
         else:
-            self._notice.tell("info", f"{entry.name} was deleted", f"{bytes_words(freed)} are free again.")
+            words = tr("{model} was deleted", model=entry.name)
+            self._notice.tell("info", words, tr("{bytes} are free again.", bytes=bytes_words(freed)))
         self.done.emit()

@@ -2,6 +2,7 @@
 
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr, trn
 from app.models.items import done_words, joined, rate_words, rest_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.ui.controls import button
@@ -10,7 +11,7 @@ from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.progress import Progress
 from app.ui.zoomed import zoomed
-from app.words import bytes_words, counted, sentence
+from app.words import bytes_words, sentence
 from engine.checkpoints import HubModel
 
 
@@ -24,8 +25,8 @@ class DownloadStrip(QWidget):
         self._hub: HubModel | None = None
         self._part = 0
         self.setObjectName("models_download")
-        self.button = button("models_download_button", "Download", self._on_clicked)
-        self.progress = Progress("models_download_progress", "Download")
+        self.button = button("models_download_button", tr("Download"), self._on_clicked)
+        self.progress = Progress("models_download_progress", tr("Download"))
         self.words = Line("models_download_words")
         self.error = Note("models_download_error", "error")
         beside = column(None, self.words, self.progress, None, spacing=4)
@@ -76,34 +77,45 @@ class DownloadStrip(QWidget):
 
     def _show_offer(self, hub: HubModel) -> None:
         """Nothing of it is here, or a part that an earlier download left."""
-        size, files = bytes_words(hub.size), counted(len(hub.files), "file")
+        size = bytes_words(hub.size)
         if self._part:
-            self._say("Resume download", f"{bytes_words(self._part)} of {size} are here and are not fetched again")
+            here = tr("{done} of {all} are here and are not fetched again", done=bytes_words(self._part), all=size)
+            self._say(tr("Resume download"), here)
         else:
-            self._say(f"Download {size}" if hub.size else "Download", f"{files}, into the Hugging Face cache")
+            download = tr("Download {bytes}", bytes=size) if hub.size else tr("Download")
+            files = trn(
+                "{count:,} file, into the Hugging Face cache",
+                "{count:,} files, into the Hugging Face cache",
+                len(hub.files),
+            )
+            self._say(download, files)
 
     def _show_download(self, entry: Download) -> None:
         figures = done_words(entry)
         match entry.state:
             case DownloadState.WAITING:
-                self._say("Cancel", "Waits for the download before it")
+                self._say_cancel(tr("Waits for the download before it"))
             case DownloadState.RUNNING if entry.cancelled.is_set():
-                self._say("Cancel", "Stopping …")
+                self._say_cancel(tr("Stopping …"))
             case DownloadState.RUNNING:
                 stage = entry.stage if not entry.total else ""
-                self._say("Cancel", joined(stage, figures, rate_words(entry), rest_words(entry)) or "Asking the hub …")
+                figures = joined(stage, figures, rate_words(entry), rest_words(entry))
+                self._say_cancel(figures or tr("Asking the hub …"))
             case _ if entry.done:
-                self._say("Resume download", f"Stopped at {figures}; what is there is not fetched again")
+                stopped = tr("Stopped at {figures}; what is there is not fetched again", figures=figures)
+                self._say(tr("Resume download"), stopped)
             case _:
-                self._say("Try again", "")
+                self._say(tr("Try again"), "")
         self.button.setEnabled(not (entry.active and entry.cancelled.is_set()))
         self.progress.show_share(entry.share if entry.total else None)
 
-    def _say(self, words: str, beside: str) -> None:
-        """What the button says, and what is said beside it."""
-        role = "" if words == "Cancel" else "primary"
+    def _say_cancel(self, beside: str) -> None:
+        self._say(tr("Cancel"), beside, tr("Cancel the download"), role="")
+
+    def _say(self, words: str, beside: str, said: str = "", *, role: str = "primary") -> None:
+        """What the button says, and what is said beside it; `said` for screen readers, where that is more."""
         self.button.setText(words)
-        self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
+        self.button.setAccessibleName(said or words)
         if self.button.property("role") != role:
             set_role(self.button, role)
         self.button.setEnabled(True)

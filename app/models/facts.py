@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.language import tr
 from app.models.items import Item, Section, age_words, stored_words
 from app.models.reference import short_revision
 from app.words import bytes_words, count_words
@@ -22,29 +23,52 @@ def facts(info: ModelInfo, entry: ModelEntry | None, hub: HubModel | None) -> li
     """A model's facts in the order in which people ask for them. `entry` is its place on this machine, `hub` that on
     the hub where it is still to be fetched."""
     why = why_unsupported(info.model_type)
-    keys = f"  ·  {info.kv_heads} KV" if info.kv_heads != info.heads else ""
-    mixture = f", {info.experts / max(1, info.parameters):.0%} of them in experts" if info.experts else ""
-    shape = f"{info.layers} layers, d_model {info.hidden:,}, vocabulary {info.vocabulary:,}"
-    sharing = f"{info.heads} query heads share {info.kv_heads} key and value heads, each {info.head_dim} wide"
-    context = f"{info.context:,} tokens" if info.context else "not stated"
-    window = f"sliding-window layers see {info.window:,} tokens" if info.window else ""
+    shape = tr(
+        "{layers} layers, d_model {hidden:,}, vocabulary {vocabulary:,}",
+        layers=info.layers,
+        hidden=info.hidden,
+        vocabulary=info.vocabulary,
+    )
+    sharing = tr(
+        "{heads} query heads share {kv} key and value heads, each {dim} wide",
+        heads=info.heads,
+        kv=info.kv_heads,
+        dim=info.head_dim,
+    )
+    context = tr("{tokens:,} tokens", tokens=info.context) if info.context else tr("not stated")
+    window = tr("sliding-window layers see {tokens:,} tokens", tokens=info.window) if info.window else ""
+    chat, as_it_is = tr("Chat template"), tr("prompts go in as they are")
     found = [
-        Fact("Architecture", f"{info.architecture} {'✕' if why else '✓'}", why or "paged attention serves it"),
-        Fact("Parameters", count_words(info.parameters), f"{info.parameters:,}{mixture}"),
-        Fact("Layers", f"{info.layers}  ·  d_model {info.hidden:,}", shape),
-        Fact("Heads", f"{info.heads}{keys}  ·  {info.head_dim} wide", sharing),
-        Fact("Context", context, window),
-        Fact("Chat template", "yes") if info.chat else Fact("Chat template", "none", "prompts go in as they are"),
-        Fact("Stored as", stored_words(info), groups_words(info)),
-        Fact("Licence", (hub.licence if hub is not None else "") or info.licence or "not stated"),
+        Fact(tr("Architecture"), f"{info.architecture} {'✕' if why else '✓'}", why or tr("paged attention serves it")),
+        Fact(tr("Parameters"), count_words(info.parameters), _mixture_words(info)),
+        Fact(tr("Layers"), f"{info.layers}  ·  d_model {info.hidden:,}", shape),
+        Fact(tr("Heads"), _heads_words(info), sharing),
+        Fact(tr("Context"), context, window),
+        Fact(chat, tr("yes")) if info.chat else Fact(chat, tr("none"), as_it_is),
+        Fact(tr("Stored as"), stored_words(info), groups_words(info)),
+        Fact(tr("Licence"), (hub.licence if hub is not None else "") or info.licence or tr("not stated")),
     ]
     size = hub.size if hub is not None else entry.size if entry is not None else 0
-    found.append(Fact("To download" if hub is not None else "On disk", bytes_words(size or info.weight_bytes)))
+    where = tr("To download") if hub is not None else tr("On disk")
+    found.append(Fact(where, bytes_words(size or info.weight_bytes)))
     if hub is not None and hub.updated:
-        found.append(Fact("Updated", age_words(hub.updated)))
+        found.append(Fact(tr("Updated"), age_words(hub.updated)))
     elif entry is not None and entry.place is Place.FOLDER:
-        found.append(Fact("Changed", age_words(entry.changed)))
+        found.append(Fact(tr("Changed"), age_words(entry.changed)))
     return found
+
+
+def _mixture_words(info: ModelInfo) -> str:
+    if not info.experts:
+        return f"{info.parameters:,}"
+    share = info.experts / max(1, info.parameters)
+    return tr("{count:,}, {share:.0%} of them in experts", count=info.parameters, share=share)
+
+
+def _heads_words(info: ModelInfo) -> str:
+    if info.kv_heads == info.heads:
+        return tr("{heads}  ·  {dim} wide", heads=info.heads, dim=info.head_dim)
+    return tr("{heads}  ·  {kv} KV  ·  {dim} wide", heads=info.heads, kv=info.kv_heads, dim=info.head_dim)
 
 
 def groups_words(info: ModelInfo) -> str:
@@ -52,9 +76,10 @@ def groups_words(info: ModelInfo) -> str:
     held = info.quantized
     if held is None:
         return ""
-    shared = "a scale a column" if held.group < 0 else f"{held.group} weights share a scale"
-    kept = f"; left as they were: {', '.join(held.kept)}" if held.kept else ""
-    return f"{held.method.upper()}, {held.bits} bits a weight, {shared}{kept}"
+    scales = tr("a scale a column") if held.group < 0 else tr("{weights} weights share a scale", weights=held.group)
+    method = held.method.upper()
+    words = tr("{method}, {bits} bits a weight, {scales}", method=method, bits=held.bits, scales=scales)
+    return tr("{words}; left as they were: {kept}", words=words, kept=", ".join(held.kept)) if held.kept else words
 
 
 def place_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str:
@@ -63,7 +88,8 @@ def place_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str
     if "/" in item.source and not item.source.startswith(("/", "~", ".")):
         return f"{item.source}  ·  {revision}" if revision else item.source
     if item.section is Section.SHIPPED:
-        return f"{item.source}  ·  ships with Batchscope" if "/" not in item.source else "ships with Batchscope"
+        ships = tr("ships with Batchscope")
+        return f"{item.source}  ·  {ships}" if "/" not in item.source else ships
     folder = item.folder or (info.folder if info is not None else None) or Path(item.source)
     home = Path.home()
     return str(Path("~") / folder.relative_to(home) if folder.is_relative_to(home) else folder)
@@ -82,5 +108,5 @@ def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> st
 def gated_words(hub: HubModel) -> str:
     """How access to a gated model is given; "" for one that anyone may fetch."""
     if hub.gated == "manual":
-        return "Gated: its owner gives access to those whom they approve."
-    return "Gated: whoever accepts its terms has access." if hub.gated else ""
+        return tr("Gated: its owner gives access to those whom they approve.")
+    return tr("Gated: whoever accepts its terms has access.") if hub.gated else ""

@@ -6,6 +6,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
 
+from app.language import tr
 from app.models.facts import Fact
 from app.ui import theme
 from app.ui.controls import button
@@ -107,7 +108,7 @@ class ModelHeader(QFrame):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.title = _Title("models_title", size=20, weight=500)
         self.place = Line("models_place")
-        self.copy = button("models_copy", "Copy", self._on_copy, role="quiet")
+        self.copy = button("models_copy", tr("Copy"), self._on_copy, role="quiet")
         self.facts = FactGrid()
         self.words = Note("models_words")  # what is to be known before it is loaded: why it cannot be, that it is read
         head = zoomed(row((self.place, 1), self.copy), spacing=8)
@@ -119,7 +120,7 @@ class ModelHeader(QFrame):
         self.place.say(place)
         self.copy.setVisible(bool(copied))
         self.copy.setToolTip(copied)
-        self.copy.setAccessibleName(f"Copy {copied}")
+        self.copy.setAccessibleName(tr("Copy {what}", what=copied))
         self.facts.show_facts(facts)
         self.facts.setVisible(bool(facts))
 

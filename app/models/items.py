@@ -1,25 +1,34 @@
 """The rows of the list of models: what each is, in words, and how they lie in sections. No Qt."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from app.language import tr, trn
 from app.models.reference import short_revision
 from app.session.downloads import Download, DownloadState
 from app.session.recent_models import Recent
-from app.words import bytes_words, count_words, counted, left_words
+from app.words import bytes_words, count_words, left_words
 from engine import ModelSpec
 from engine.checkpoints import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 from engine.config import SCHEMES
 
 RowKey = tuple[str, str, str | None]  # section, source, revision
 DAY = 86400
-AGES = ("year", 365 * DAY), ("month", 30 * DAY), ("week", 7 * DAY), ("day", DAY), ("hour", 3600), ("minute", 60)
+AGES: tuple[tuple[int, Callable[[int], str]], ...] = (
+    (365 * DAY, lambda n: trn("{count:,} year ago", "{count:,} years ago", n)),
+    (30 * DAY, lambda n: trn("{count:,} month ago", "{count:,} months ago", n)),
+    (7 * DAY, lambda n: trn("{count:,} week ago", "{count:,} weeks ago", n)),
+    (DAY, lambda n: trn("yesterday", "{count:,} days ago", n)),
+    (3600, lambda n: trn("{count:,} hour ago", "{count:,} hours ago", n)),
+    (60, lambda n: trn("{count:,} minute ago", "{count:,} minutes ago", n)),
+)
 
 
 class Section(StrEnum):
-    """In the order in which they are shown."""
+    """In the order in which they are shown; `TITLES` has their words."""
 
     DOWNLOADS = "Downloads"
     SHIPPED = "Shipped"
@@ -30,7 +39,7 @@ class Section(StrEnum):
 
 
 class Mark(StrEnum):
-    """What a row says at its right end."""
+    """What a row says at its right end, in the words of `MARKS`."""
 
     NONE = ""
     LOADED = "loaded"
@@ -38,6 +47,24 @@ class Mark(StrEnum):
     UNSUPPORTED = "not supported"
     PARTIAL = "not all here"
     PROBLEM = "cannot be loaded"
+
+
+TITLES = {
+    Section.DOWNLOADS: tr("Downloads"),
+    Section.SHIPPED: tr("Shipped"),
+    Section.RECENT: tr("Recent"),
+    Section.CACHE: tr("On this machine"),
+    Section.FOLDERS: tr("Folders"),
+    Section.HUB: tr("Hub results"),
+}
+MARKS = {
+    Mark.NONE: "",
+    Mark.LOADED: tr("loaded"),
+    Mark.HERE: tr("on this machine"),
+    Mark.UNSUPPORTED: tr("not supported"),
+    Mark.PARTIAL: tr("not all here"),
+    Mark.PROBLEM: tr("cannot be loaded"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +118,8 @@ class Item:
 
     def words(self, loaded: bool = False) -> str:
         """The whole row, as it is read aloud."""
-        said = (self.section.value, self.name, self.detail, self.mark(loaded).value, self.problem or self.unsupported)
-        return ", ".join(part for part in said if part)
+        said = self.name, self.detail, MARKS[self.mark(loaded)], self.problem or self.unsupported
+        return ", ".join(part for part in (TITLES[self.section], *said) if part)
 
 
 def matches(item: Item, words: str) -> bool:
@@ -106,11 +133,10 @@ def age_words(then: float, now: float | None = None) -> str:
     if then <= 0:
         return ""
     seconds = max(0.0, (time.time() if now is None else now) - then)
-    for name, size in AGES:
-        count = int(seconds // size)
-        if count:
-            return "yesterday" if (name, count) == ("day", 1) else f"{counted(count, name)} ago"
-    return "just now"
+    for size, ago in AGES:
+        if count := int(seconds // size):
+            return ago(count)
+    return tr("just now")
 
 
 def big_words(count: int) -> str:
@@ -151,7 +177,7 @@ def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why:
 def stored_words(info: ModelInfo) -> str:
     """How the weights are stored: their precision, or the quantization that the checkpoint brings."""
     held = info.quantized
-    return info.dtype if held is None else f"{held.method.upper()} {held.bits} bit"
+    return info.dtype if held is None else tr("{method} {bits} bit", method=held.method.upper(), bits=held.bits)
 
 
 def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: str = "") -> Item:
@@ -161,11 +187,11 @@ def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: st
 
 def hub_item(model: HubModel, here: bool) -> Item:
     detail = [
-        "gated" if model.gated else "",
-        "private" if model.private else "",
+        tr("gated") if model.gated else "",
+        tr("private") if model.private else "",
         bytes_words(model.size) if model.size else "",
-        f"{big_words(model.downloads)} downloads" if model.downloads else "",
-        f"{big_words(model.likes)} like{'s' if model.likes != 1 else ''}" if model.likes else "",
+        tr("{count} downloads", count=big_words(model.downloads)) if model.downloads else "",
+        trn("{count} like", "{count} likes", model.likes, count=big_words(model.likes)) if model.likes else "",
         model.licence,
     ]
     return Item(Section.HUB, model.id, model.revision or None, model.id, joined(*detail), hub=model, here=here)
@@ -176,21 +202,23 @@ def download_item(entry: Download) -> Item:
         case DownloadState.RUNNING:
             detail = joined(done_words(entry), rate_words(entry))
         case DownloadState.WAITING:
-            detail = "waits for the download before it"
+            detail = tr("waits for the download before it")
         case _:
-            detail = joined("failed" if entry.state is DownloadState.FAILED else "stopped", done_words(entry))
+            detail = joined(tr("failed") if entry.state is DownloadState.FAILED else tr("stopped"), done_words(entry))
     row = Item(Section.DOWNLOADS, entry.id, entry.revision, entry.id, detail)
     return replace(row, download=entry, share=entry.share)
 
 
 def done_words(entry: Download) -> str:
     """ "1.2 GB of 15 GB", or nothing while it is unknown."""
-    return f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
+    if not entry.total:
+        return ""
+    return tr("{done} of {all}", done=bytes_words(entry.done), all=bytes_words(entry.total))
 
 
 def rate_words(entry: Download) -> str:
     """ "12 MB/s", or nothing while it is unknown."""
-    return f"{bytes_words(entry.rate)}/s" if entry.rate > 0 else ""
+    return tr("{bytes}/s", bytes=bytes_words(entry.rate)) if entry.rate > 0 else ""
 
 
 def rest_words(entry: Download) -> str:
@@ -198,4 +226,4 @@ def rest_words(entry: Download) -> str:
     left = entry.remaining
     if left is None:
         return ""
-    return f"about {left_words(left) if left < 5400 else f'{left / 3600:.1f} h'} left"
+    return tr("about {time} left", time=left_words(left) if left < 5400 else f"{left / 3600:.1f} h")

@@ -7,6 +7,7 @@ from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QP
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QListView, QMenu
 
+from app.language import tr
 from app.models.items import Item, RowKey, Section
 from app.models.reference import folder_reference, is_path
 from app.models.rows import ModelRows, RowPainter
@@ -19,7 +20,8 @@ from app.ui.progress import Progress
 from app.ui.zoomed import zoomed
 from engine.checkpoints import Place
 
-EMPTY = "Nothing here has these words. Enter searches the hub for them."
+EMPTY = tr("Nothing here has these words. Enter searches the hub for them.")
+SEARCH, ADD = tr("Search the hub"), tr("Add a folder…")
 KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
 
@@ -27,7 +29,7 @@ def list_view(rows: ModelRows) -> QListView:
     view = QListView()
     view.setObjectName("models_list")
     view.setProperty("role", "list")
-    view.setAccessibleName("Models")
+    view.setAccessibleName(tr("Models"))
     view.setModel(rows)
     view.setItemDelegate(RowPainter(rows))
     view.setEditTriggers(QListView.EditTrigger.NoEditTriggers)
@@ -59,13 +61,13 @@ class ModelsList(QFrame):
         self.rows = rows
         self._kept: RowKey | None = None
         self._searching = self._restoring = False
-        hint = "Search these models and the hub"
-        self.search = line_edit("models_search", hint, f"{hint}…")
-        self.search.setToolTip("Words, owner/name, owner/name@revision, or the address of a model's page (Ctrl+F)")
+        said, hint = tr("Search these models and the hub"), tr("Search these models and the hub…")
+        self.search = line_edit("models_search", said, hint)
+        self.search.setToolTip(tr("Words, owner/name, owner/name@revision, or the address of a model's page (Ctrl+F)"))
         self.search.setClearButtonEnabled(True)
-        self.ask = button("models_ask_hub", "Search the hub", self._on_ask)
-        self.add = button("models_add_folder", "Add a folder…", self.choose_folder)
-        self.progress = Progress("models_search_progress", "Searching the hub")
+        self.ask = button("models_ask_hub", SEARCH, self._on_ask)
+        self.add = button("models_add_folder", ADD, self.choose_folder)
+        self.progress = Progress("models_search_progress", tr("Searching the hub"))
         self.progress.show_share(None)
         self.progress.hide()
         self.note = Note("models_search_note")
@@ -106,7 +108,7 @@ class ModelsList(QFrame):
         """The hub is being asked, or has answered."""
         self._searching = searching
         self.progress.setVisible(searching)
-        self.ask.setText("Cancel the search" if searching else "Search the hub")
+        self.ask.setText(tr("Cancel the search") if searching else SEARCH)
         self._place_buttons()
         if searching:
             self.note.say("")
@@ -117,7 +119,7 @@ class ModelsList(QFrame):
         def add(path: str) -> None:
             self.folder_added.emit(Path(path))
 
-        ask_path(self, "models_folder_dialog", "Add a model folder", "model/folder", add)
+        ask_path(self, "models_folder_dialog", tr("Add a model folder"), "model/folder", add)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class ModelsList(QFrame):
             self.search.clear()
             self.folder_added.emit(folder)
         elif is_path(words):
-            self.note.say(f"There is no folder {words}: check its path.", "warning")
+            self.note.say(tr("There is no folder {path}: check its path.", path=words), "warning")
         elif words:
             self.hub_asked.emit(words)
 
@@ -142,7 +144,7 @@ class ModelsList(QFrame):
         elif self.search.text().strip():
             self._on_enter()
         else:
-            self.note.say("Type what to search for: a few words, or owner/name.")
+            self.note.say(tr("Type what to search for: a few words, or owner/name."))
             self.search.setFocus()
 
     def _on_current(self, current: QModelIndex) -> None:
@@ -186,14 +188,14 @@ class ModelsList(QFrame):
             menu.addAction(words).triggered.connect(lambda: act())
 
         if item is not None and item.removable:
-            add("Remove from the list\tDel", lambda: self.removed.emit(item))
+            add(f"{tr('Remove from the list')}\t{tr('Del')}", lambda: self.removed.emit(item))
         if item is not None and item.entry is not None and item.entry.place is Place.CACHE:
-            add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
+            add(tr("Delete from this machine…"), lambda: self.deletion_asked.emit(item))
         menu.addSeparator()
-        add("Add a folder…", self.choose_folder)
-        add("Look again at what is here\tCtrl+R", self.rescan_asked.emit)
+        add(ADD, self.choose_folder)
+        add(f"{tr('Look again at what is here')}\t{tr('Ctrl+R')}", self.rescan_asked.emit)
         if self.rows.items(Section.RECENT):
-            add("Forget all recent models", self.clear_asked.emit)
+            add(tr("Forget all recent models"), self.clear_asked.emit)
         return menu
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -2,6 +2,7 @@
 
 from PySide6.QtWidgets import QFrame
 
+from app.language import tr
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.controls import button
@@ -21,8 +22,8 @@ class LoadStrip(QFrame):
         self.setProperty("role", "panel")
         self._session = session
         self.words = Line("models_loading_words")
-        self.progress = Progress("models_loading_progress", "Loading")
-        self.cancel = button("models_loading_cancel", "Cancel", self._on_cancel, said="Cancel the load")
+        self.progress = Progress("models_loading_progress", tr("Loading"))
+        self.cancel = button("models_loading_cancel", tr("Cancel"), self._on_cancel, said=tr("Cancel the load"))
         beside = zoomed(column(self.words, self.progress), spacing=6)
         self.setLayout(zoomed(row((beside, 1), self.cancel), (16, 10, 12, 10), 16))
         session.state_changed.connect(self._on_state)
@@ -35,16 +36,18 @@ class LoadStrip(QFrame):
         self.cancel.setEnabled(True)
         if loading:
             self.progress.show_share(None)
-            self.words.say(f"Loading {model_words(self._session.spec.source)}  ·  starting the engine …")
+            model = model_words(self._session.spec.source)
+            self.words.say(tr("Loading {model}  ·  starting the engine …", model=model))
 
     def _on_progress(self, status: LoadStatus) -> None:
-        parts = [f"Loading {model_words(self._session.spec.source)}", status.words.replace(" · ", "  ·  ")]
+        loading = tr("Loading {model}", model=model_words(self._session.spec.source))
+        parts = [loading, status.words.replace(" · ", "  ·  ")]
         self.progress.show_share(status.done, status.total)
         if status.remaining is not None:
-            parts.append(f"about {max(1, round(status.remaining))} s left")
+            parts.append(tr("about {seconds} s left", seconds=max(1, round(status.remaining))))
         self.words.say("  ·  ".join(parts))
 
     def _on_cancel(self) -> None:
         self.cancel.setEnabled(False)
-        self.words.say("Cancelling …")
+        self.words.say(tr("Cancelling …"))
         self._session.cancel_load()

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
 
+from app.language import tr
 from app.models.deletion import Deletion
 from app.models.download_strip import DownloadStrip
 from app.models.facts import copied_words, facts, gated_words, place_words
@@ -72,21 +73,21 @@ class ModelsPage(Page):
         self._place()
 
     def _make_actions(self) -> None:
-        self.search_action = self.action("Search for a model", self.start_search, "Ctrl+F")
-        self.rescan_action = self.action("Look again at the models that are here", self.rescan, "Ctrl+R")
-        self.action("Add a model folder …", self.list.choose_folder)
-        self.action("Forget all recent models", self._on_forget)
+        self.search_action = self.action(tr("Search for a model"), self.start_search, "Ctrl+F")
+        self.rescan_action = self.action(tr("Look again at the models that are here"), self.rescan, "Ctrl+R")
+        self.action(tr("Add a model folder …"), self.list.choose_folder)
+        self.action(tr("Forget all recent models"), self._on_forget)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)
         self.tabs = QTabBar(autoHide=True, expanding=False)
         self.tabs.setObjectName("models_tabs")
-        self.tabs.setAccessibleName("What is told of the model")
+        self.tabs.setAccessibleName(tr("What is told of the model"))
         self.stack = QStackedWidget()
         self.sections = panel(zoomed(column(self.tabs, (self.stack, 1), spacing=0), (8, 2, 8, 0)))
         self.tabs.currentChanged.connect(self.stack.setCurrentIndex)
-        for title, section in (("Fit", self.fit), ("Compare with the original", self.quality.panel)):
+        for title, section in ((tr("Fit"), self.fit), (tr("Compare with the original"), self.quality.panel)):
             self.stack.addWidget(section)
             self.tabs.addTab(title)
         parts = column(self.header, self.loading, (self.sections, 1000), None)
@@ -216,19 +217,19 @@ class ModelsPage(Page):
         words, role = gated_words(hub) if hub is not None else "", "note"
         error = subject.error or (hub.problem if hub is not None else "")
         if subject.error and words:
-            words, role = f"{words} {sentence(error)}. Ctrl+R asks again.", "warning"
+            words, role = tr("{gated} {why}. Ctrl+R asks again.", gated=words, why=sentence(error)), "warning"
         elif error:
             words, role = sentence(error), "error"
         elif info is None:
-            begun = "Asking the hub …" if self.finder.on_hub(subject.item) else "Reading its headers …"
+            begun = tr("Asking the hub …") if self.finder.on_hub(subject.item) else tr("Reading its headers …")
             words = f"{begun}\n{words}".strip()
         elif why_unsupported(info.model_type):
             words, role = sentence(why_unsupported(info.model_type)), "warning"
         self.header.words.say(words, role)
 
     def _on_downloaded(self, entry: Download) -> None:
-        size = bytes_words(entry.total)
-        self.notice.tell("info", f"{entry.id} is on this machine", f"{size} in the Hugging Face cache.")
+        size = tr("{bytes} in the Hugging Face cache.", bytes=bytes_words(entry.total))
+        self.notice.tell("info", tr("{model} is on this machine", model=entry.id), size)
         subject = self.subject
         if subject is not None and (entry.id, entry.revision) == (subject.item.source, subject.revision):
             self._wanted = (Section.CACHE.value, entry.id, entry.revision)
@@ -268,7 +269,7 @@ class ModelsPage(Page):
     def _on_load_failed(self, message: str) -> None:
         asked, self._asked = self._asked, None
         if asked is not None and not message:
-            self.notice.tell("info", "The load was cancelled", "Nothing of it is left in memory.")
+            self.notice.tell("info", tr("The load was cancelled"), tr("Nothing of it is left in memory."))
 
     # -- the list -------------------------------------------------------------------------------------------------
 
@@ -297,9 +298,10 @@ class ModelsPage(Page):
     def _on_search_ended(self, error: str) -> None:
         self.list.say_searching(False)
         if error:
-            self.list.note.say(f"{sentence(error).rstrip('.')}. Local models work without it.", "warning")
+            why = sentence(error).rstrip(".")
+            self.list.note.say(tr("{why}. Local models work without it.", why=why), "warning")
         elif not self.rows.items(Section.HUB) and self.list.search.text():
-            self.list.note.say("The hub has no text-generation model with safetensors of this name.")
+            self.list.note.say(tr("The hub has no text-generation model with safetensors of this name."))
 
     def _on_hub_found(self, items: list[Item]) -> None:
         if items:
@@ -307,19 +309,20 @@ class ModelsPage(Page):
             self.list.view.setFocus()
 
     def _on_removed(self, item: Item) -> None:
+        words = tr("took {model} off the list", model=item.name)
         match item.section:
             case Section.RECENT if item.settings is not None:
                 settings = item.settings
-                self._remove(f"took {item.name} off the list", lambda: self.recents.remove(settings))
+                self._remove(words, lambda: self.recents.remove(settings))
             case Section.FOLDERS if item.folder is not None:
                 folder = item.folder
-                self._remove(f"took {item.name} off the list", lambda: self.recents.remove_folder(folder))
+                self._remove(words, lambda: self.recents.remove_folder(folder))
             case Section.DOWNLOADS if item.download is not None:
                 self.downloads.cancel(item.download)
                 self.downloads.remove(item.download)
 
     def _on_forget(self) -> None:
-        self._remove("forgot all recent models", self.recents.clear)
+        self._remove(tr("forgot all recent models"), self.recents.clear)
 
     def _remove(self, words: str, act: Callable[[], None]) -> None:
         """What goes from the list can come back."""

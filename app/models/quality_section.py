@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.models.subject import Subject
 from app.quality.panel import QualityPanel
 from app.quality.quantize_dialog import QuantizeDialog
@@ -28,8 +29,8 @@ class QualitySection(QObject):
         self.panel = QualityPanel(session)
         self.measuring = self.panel.quality
         self.dialog: QuantizeDialog | None = None
-        self.compare_action = QAction("Compare the model with its original", page)
-        self.awq_action = QAction("Make an AWQ checkpoint …", page)
+        self.compare_action = QAction(tr("Compare the model with its original"), page)
+        self.awq_action = QAction(tr("Make an AWQ checkpoint …"), page)
         self.awq_action.triggered.connect(self._make_awq)
         self.panel.setup.awq_asked.connect(self.awq_action.trigger)
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from app.models.items import Item, Mark, RowKey, Section, matches
+from app.models.items import MARKS, TITLES, Item, Mark, RowKey, Section, matches
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.font_face import Face
@@ -20,7 +20,7 @@ class ModelRows(ColumnModel[Section | Item]):
     """Sections with their rows; a section's head is a row that cannot be chosen."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__([Column("", lambda row: row.value if isinstance(row, Section) else row.name)])
+        super().__init__([Column("", lambda row: TITLES[row] if isinstance(row, Section) else row.name)])
         self._session = session
         self.words = ""
         self._sections: dict[Section, list[Item]] = {section: [] for section in Section}
@@ -104,7 +104,7 @@ class RowPainter(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if isinstance(row, Section):
             left, baseline = box.left() + theme.px(10), box.bottom() - theme.px(8)
-            self.head.say(painter, left, baseline, row.value.upper(), theme.current().secondary)
+            self.head.say(painter, left, baseline, TITLES[row].upper(), theme.current().secondary)
         elif row is not None:
             ground = box.adjusted(0, theme.px(1), 0, -theme.px(1))
             paint_row_ground(painter, ground, option.state)
@@ -136,8 +136,8 @@ class RowPainter(QStyledItemDelegate):
             return 0.0
         t, px = theme.current(), theme.px
         colors = {Mark.LOADED: t.good, Mark.HERE: t.secondary, Mark.PROBLEM: t.bad}
-        width, radius = self.small.width(mark.value), px(3)
-        self.small.say(painter, right - width, baseline, mark.value, colors.get(mark, t.warn))
+        width, radius = self.small.width(MARKS[mark]), px(3)
+        self.small.say(painter, right - width, baseline, MARKS[mark], colors.get(mark, t.warn))
         if mark is Mark.LOADED:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.good)

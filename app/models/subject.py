@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.language import tr
 from app.models.items import Item
 from app.models.library import ModelLibrary, inspect_entry
 from app.session.session import Session
@@ -27,7 +28,7 @@ class Subject:
     def why_not(self) -> str:
         """Why it cannot be loaded as it is; "" where it can, or nothing is known yet."""
         if self.hub is not None:
-            return "Download it first."
+            return tr("Download it first.")
         return self.item.problem or (why_unsupported(self.info.model_type) if self.info is not None else "")
 
     @property
@@ -102,7 +103,7 @@ class SubjectFinder(QObject):
     async def _read(self, item: Item) -> Subject:
         entry = item.entry or self._library.found.entry(item.source, item.revision)
         if entry is None:
-            raise InvalidInput("it is not on this machine any more")
+            raise InvalidInput(tr("it is not on this machine any more"))
         return Subject(item, await self._session.off_thread(lambda: inspect_entry(entry)))
 
     async def _ask_hub(self, item: Item, number: int) -> Subject:

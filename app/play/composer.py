@@ -11,6 +11,7 @@ from PySide6.QtGui import QAction, QColor, QKeySequence
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app import storage
+from app.language import tr
 from app.play.prompts import Draft, guessed
 from app.play.written import Written
 from app.playback.bridge import Bridge
@@ -32,13 +33,16 @@ from engine.workloads import Arrival, counter_for, read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
-FILE, FILE_SAID = "Take prompts from a file: a line each, JSON, or a workload", "Take prompts from a file"
-COMPRESS = "Compress the prompt: strike out what says the least, and see what that changes"
-FILE_TITLE = "Open a file of prompts"
+FILE, FILE_SAID = tr("Take prompts from a file: a line each, JSON, or a workload"), tr("Take prompts from a file")
+COMPRESS = tr("Compress the prompt: strike out what says the least, and see what that changes")
+SYSTEM = tr("Begin every chat with these instructions")
+CHAT = tr("Put the prompt into the model's chat template; off: as it stands")
+BACK = tr("Click to go back to the written prompt")
+FILE_TITLE = tr("Open a file of prompts")
 LARGE = 1.75  # of the zoom
 DROPPED = "  ✕"  # behind the name of a file whose prompts are sent
 ENDINGS = "*.txt *.jsonl *.json *.toml *.md *.prompts"
-FILES = (f"Prompts ({ENDINGS})", "All files (*)")
+FILES = (tr("Prompts ({endings})", endings=ENDINGS), tr("All files (*)"))
 
 
 def toggle(name: str, text: str, tip: str) -> QPushButton:
@@ -69,31 +73,37 @@ class Composer(QFrame):
         self._file: tuple[Arrival, ...] = ()
         self._count: Callable[[str], float] = guessed  # tokens of a text, as the loaded model has them
         self.prompt = PromptEdit("composer_prompt")
-        self.prompt.setAccessibleName("Prompt")
-        self.prompt.setPlaceholderText("Write a prompt. {fox|owl} stands for either word.")
+        self.prompt.setAccessibleName(tr("Prompt"))
+        self.prompt.setPlaceholderText(tr("Write a prompt. {fox|owl} stands for either word."))
         self.system = PromptEdit("composer_system", 1, 4)
-        self.system.setAccessibleName("System prompt")
-        self.system.setPlaceholderText("How the model should behave")
+        self.system.setAccessibleName(tr("System prompt"))
+        self.system.setPlaceholderText(tr("How the model should behave"))
         self.summary = Line("composer_summary", size=12)
         self.message = Mistake("composer_message", size=12)
         self.message.hide()
-        self.use_system = toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
-        self.chat = toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
-        self.each_line = toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
-        self.file = button("composer_file", "File …", self.choose_file, role="quiet", tip=FILE, said=FILE_SAID)
+        self.use_system = toggle(
+            "composer_use_system", tr("System prompt"), tr("Begin every chat with these instructions")
+        )
+        self.chat = toggle(
+            "composer_chat", tr("Chat"), tr("Put the prompt into the model's chat template; off: as it stands")
+        )
+        self.each_line = toggle("composer_each_line", tr("One a line"), tr("Every line is a prompt of its own"))
+        self.file = button("composer_file", tr("File …"), self.choose_file, role="quiet", tip=FILE, said=FILE_SAID)
         self.compress = button("composer_compress", act=self.ask_compression, role="quiet", tip=COMPRESS, said=COMPRESS)
         self.drop_file = button("composer_drop_file", act=self._on_drop_file, role="quiet")
         self.drop_file.hide()
         self.count = Number("composer_count", 1, 256, DEFAULT_COUNT)
         self.count.setPrefix("×  ")
-        self.count.setAccessibleName("How many times")
-        self.count.setToolTip("How many requests to make of each prompt")
+        self.count.setAccessibleName(tr("How many times"))
+        self.count.setToolTip(tr("How many requests to make of each prompt"))
         self.count.setKeyboardTracking(True)
-        self.send_button = button("composer_send", "Send   Ctrl ⏎", self.send, role="primary", said="Send")
-        self.stop_button = button("composer_stop", "Stop", lambda: session.stop(), tip="Stop every request (Esc)")
-        self.send_action = QAction("Send", self)
+        self.send_button = button("composer_send", tr("Send   Ctrl ⏎"), self.send, role="primary", said=tr("Send"))
+        self.stop_button = button(
+            "composer_stop", tr("Stop"), lambda: session.stop(), tip=tr("Stop every request (Esc)")
+        )
+        self.send_action = QAction(tr("Send"), self)
         self.send_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
-        self.stop_action = QAction("Stop all requests", self)
+        self.stop_action = QAction(tr("Stop all requests"), self)
         self._lay_out()
         self._connect()
         self._recall()
@@ -101,7 +111,7 @@ class Composer(QFrame):
         self._on_busy(bridge.busy)
 
     def _lay_out(self) -> None:
-        name = label("System", "note")
+        name = label(tr("System"), "note")
         name.setContentsMargins(0, 3, 0, 0)  # on the line of the text beside it
         system = row((name, 0, Qt.AlignmentFlag.AlignTop), (self.system, 1), spacing=8)
         self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
@@ -178,9 +188,9 @@ class Composer(QFrame):
             self._complain(sentence(str(error)))
             return
         storage.settings().setValue("composer/folder", str(path.parent))
-        with self._replacing(f"took prompts from {path.name}"):
+        with self._replacing(tr("took prompts from {name}", name=path.name)):
             self.take(path.name, prompts)
-        self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
+        self.drop_file.setToolTip(f"{path}\n{BACK}")
 
     @property
     def file_name(self) -> str:
@@ -191,8 +201,8 @@ class Composer(QFrame):
         """These prompts, as they are, in place of the written one; `name` says whose they are."""
         self._file = tuple(prompts)
         self.drop_file.setText(f"{name}{DROPPED}")
-        self.drop_file.setAccessibleName(f"Do not use {name}")
-        self.drop_file.setToolTip("Click to go back to the written prompt")
+        self.drop_file.setAccessibleName(tr("Do not use {name}", name=name))
+        self.drop_file.setToolTip(BACK)
         self.count.setValue(1)
         self._show_file()
 
@@ -207,7 +217,7 @@ class Composer(QFrame):
 
     def use(self, prompt: Prompt) -> None:
         """Takes a prompt in place of what is written, which undo brings back; a conversation as it is."""
-        with self._replacing("took the compressed prompt"):
+        with self._replacing(tr("took the compressed prompt")):
             self._use(prompt)
         self.prompt.setFocus()
 
@@ -216,7 +226,7 @@ class Composer(QFrame):
         *system, last = messages or [{"role": "user", "content": str(prompt)}]
         if self._file or [m["role"] for m in system] not in ([], ["system"]) or last["role"] != "user":
             self.use_system.setChecked(False)  # it has its own
-            self.take("compressed prompt", [Arrival(0.0, prompt)])
+            self.take(tr("compressed prompt"), [Arrival(0.0, prompt)])
             return
         if self.chat.isEnabled():
             self.chat.setChecked(bool(messages))
@@ -256,7 +266,7 @@ class Composer(QFrame):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _on_drop_file(self) -> None:
-        with self._replacing(f"put {self.file_name} away"):
+        with self._replacing(tr("put {name} away", name=self.file_name)):
             self.take("", ())
         self.prompt.setFocus()
 
@@ -279,7 +289,9 @@ class Composer(QFrame):
 
     def _tell(self) -> None:
         words = self.draft().summary(self._count)
-        self.summary.say(f"Sends the file's prompts, not the text: {words}" if self._file else words)
+        self.summary.say(
+            tr("Sends the file's prompts, not the text: {prompts}", prompts=words) if self._file else words
+        )
 
     def _on_use_system(self, on: bool) -> None:
         self.system_row.setVisible(on)
@@ -292,10 +304,10 @@ class Composer(QFrame):
 
     def _on_state(self, state: SessionState) -> None:
         self.send_button.setEnabled(state is SessionState.READY)
-        waiting = {SessionState.LOADING: "The model is loading"}
-        waiting[SessionState.EMPTY] = sentence(engine_missing()) or "Load a model first"
-        waiting[SessionState.DIED] = "The engine has died: restart it first"
-        self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
+        waiting = {SessionState.LOADING: tr("The model is loading")}
+        waiting[SessionState.EMPTY] = sentence(engine_missing()) or tr("Load a model first")
+        waiting[SessionState.DIED] = tr("The engine has died: restart it first")
+        self.send_button.setToolTip(waiting.get(state, tr("Send (Ctrl+Enter)")))
         if state in (SessionState.READY, SessionState.LOADING):
             self._complain("")
 
@@ -313,17 +325,17 @@ class Composer(QFrame):
         self.chat.setEnabled(card.chat)
         if not card.chat:
             self.chat.setChecked(False)
-            self.chat.setToolTip(f"{card.name} has no chat template: prompts go in as they stand")
+            self.chat.setToolTip(tr("{model} has no chat template: prompts go in as they stand", model=card.name))
         elif not self.chat.isChecked() and storage.settings().value("composer/chat", "true") == "true":
             self.chat.setChecked(True)
 
     def _on_theme(self) -> None:
         """At twice the size there is no room for another word on a projector."""
-        self.compress.setText("Compress …" if theme.zoom() < LARGE else "✂")
+        self.compress.setText(tr("Compress …") if theme.zoom() < LARGE else "✂")
 
     def _on_send_key(self) -> None:
         self.prompt.enter_sends = SEND_KEY.value == "enter"
-        self.send_button.setText("Send   ⏎" if self.prompt.enter_sends else "Send   Ctrl ⏎")
+        self.send_button.setText(tr("Send   ⏎") if self.prompt.enter_sends else tr("Send   Ctrl ⏎"))
 
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)

@@ -11,6 +11,7 @@ from app import storage
 from app.inside.insights import INSIGHTS
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import InsightPanel
+from app.language import tr
 from app.play.composer import Composer
 from app.play.last_run import LastRun
 from app.play.layout import AREAS, LAYOUT_VERSION, RIGHT, PlayLayout, dock_host
@@ -70,7 +71,7 @@ class PlayPage(Page):
         self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
         self._setup_scroll = self._setup()
-        self._add_dock("setup", "Setup", self._setup_scroll)
+        self._add_dock("setup", tr("Setup"), self._setup_scroll)
         Backstage(self, self.docks["setup"], self.composer)
         self.cursor_bar = CursorBar(bridge.scope)
         self.cursor_bar.inside_asked.connect(self.see_inside)
@@ -116,9 +117,9 @@ class PlayPage(Page):
         self.wall.cards.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
         self._bridge.records_arrived.connect(self._on_records)
-        self._add_dock("live", "Live figures", Scrolled(column(self.charts), "live_scroll"), 12)
-        self._add_dock("requests", "Requests", self.table, 8)
-        self._add_dock("transcript", "Transcript", self.transcript, 8)
+        self._add_dock("live", tr("Live figures"), Scrolled(column(self.charts), "live_scroll"), 12)
+        self._add_dock("requests", tr("Requests"), self.table, 8)
+        self._add_dock("transcript", tr("Transcript"), self.transcript, 8)
         for insight in INSIGHTS:
             place = self.places[insight.name] = InsightPlace(insight, self._bridge.scope)
             place.built.connect(self._on_built)
@@ -189,7 +190,7 @@ class PlayPage(Page):
 
         self.see_inside(False)
         if self.area.saveState(LAYOUT_VERSION) != before:
-            self.undoable.emit("put all panels back", undo, lambda: self.see_inside(False))
+            self.undoable.emit(tr("put all panels back"), undo, lambda: self.see_inside(False))
 
     def show_run(self, name: str, header: Header) -> None:
         """At the left, what a saved run was made with."""
@@ -214,10 +215,10 @@ class PlayPage(Page):
         """What the cursor can be told: words, key, and what it does."""
         scope = self._bridge.scope
         return [
-            ("Play from the cursor, or pause", "Space", scope.toggle),
-            ("One step back", ",", lambda: scope.step_by(-1)),
-            ("One step on", ".", lambda: scope.step_by(1)),
-            ("Follow the newest", "F", scope.follow),
+            (tr("Play from the cursor, or pause"), "Space", scope.toggle),
+            (tr("One step back"), ",", lambda: scope.step_by(-1)),
+            (tr("One step on"), ".", lambda: scope.step_by(1)),
+            (tr("Follow the newest"), "F", scope.follow),
         ]
 
     def _tell_titles(self) -> None:

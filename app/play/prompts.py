@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from app.language import tr
 from engine import InvalidInput, SamplingParams, Submission
 from engine.config import Prompt
 from engine.workloads import Arrival, as_prompt, expand_template, template_size, unwrapped
@@ -76,9 +77,11 @@ class Draft:
     def submissions(self, params: SamplingParams) -> list[Submission]:
         """One submission a prompt, each with a seed of its own. Raises InvalidInput when there is nothing to send."""
         if not self.total:
-            raise InvalidInput("Nothing to send: write a prompt first.")
+            raise InvalidInput(tr("Nothing to send: write a prompt first."))
         if self.total > MOST:
-            raise InvalidInput(f"{self.total:,} requests at once are too many: send at most {MOST:,}.")
+            raise InvalidInput(
+                tr("{count:,} requests at once are too many: send at most {most:,}.", count=self.total, most=MOST)
+            )
         first = random.getrandbits(31) if params.seed is None else params.seed
         told = []
         for i, arrival in enumerate(self.arrivals()):
@@ -97,11 +100,14 @@ class Draft:
         tokens = sum(_tokens(text, count) for text in texts) / len(texts)
         tokens = max(1, round(tokens + (_tokens(self.system, count) if self.chat else 0)))
         if total == 1:
-            return f"about {tokens:,} tokens"
-        which = f"{total:,} times the same prompt" if different == 1 else f"{different:,} different prompts"
-        if 1 < different < total:
-            which += f" in {total:,} requests"
-        return f"{which} · about {tokens:,} tokens each"
+            return tr("about {tokens:,} tokens", tokens=tokens)
+        if different == 1:
+            which = tr("{count:,} times the same prompt", count=total)
+        elif different < total:
+            which = tr("{different:,} different prompts in {all:,} requests", different=different, all=total)
+        else:
+            which = tr("{different:,} different prompts", different=different)
+        return tr("{prompts} · about {tokens:,} tokens each", prompts=which, tokens=tokens)
 
 
 def text_of(prompt: Prompt) -> str:

@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
+from app.language import tr
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -18,7 +19,7 @@ from app.ui.zoomed import sized
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows
 SPEEDS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-KEYS = "Space plays and pauses, comma and period step, F follows."
+KEYS = tr("Space plays and pauses, comma and period step, F follows.")
 
 
 class CursorBar(QFrame):
@@ -28,22 +29,24 @@ class CursorBar(QFrame):
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
-        named(self, "cursor_bar", "panel", said="Time cursor")
+        named(self, "cursor_bar", "panel", said=tr("Time cursor"))
         self.setAccessibleDescription(KEYS)
         self.scope = scope
         self._told = 0.0
-        self.back = self._tool("cursor_back", "‹", "One step back (,)", lambda: scope.step_by(-1))
-        self.play = self._tool("cursor_play", "▶", "Play from here, or pause (Space)", scope.toggle)
-        self.on = self._tool("cursor_on", "›", "One step on (.)", lambda: scope.step_by(1))
-        self.slider = Slider("cursor_slider", "Moment on show", STEPS)
+        self.back = self._tool("cursor_back", "‹", tr("One step back (,)"), lambda: scope.step_by(-1))
+        self.play = self._tool("cursor_play", "▶", tr("Play from here, or pause (Space)"), scope.toggle)
+        self.on = self._tool("cursor_on", "›", tr("One step on (.)"), lambda: scope.step_by(1))
+        self.slider = Slider("cursor_slider", tr("Moment on show"), STEPS)
         self.words = Line("cursor_words", Qt.AlignmentFlag.AlignRight)
         speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
-        self.speed = DropDown("cursor_speed", speeds, "Speed of playing")
-        self.speed.setToolTip("How fast a replay goes")
+        self.speed = DropDown("cursor_speed", speeds, tr("Speed of playing"))
+        self.speed.setToolTip(tr("How fast a replay goes"))
         self.speed.setCurrentIndex(SPEEDS.index(1.0))
-        self.follow = button("cursor_follow", "Live", role="quiet", tip="Follow the newest (F)", checkable=True)
-        panels = "All panels that look inside at once, or the usual ones (Ctrl+I)"
-        self.inside = button("see_inside", "See inside", self.inside_asked, role="quiet", tip=panels, checkable=True)
+        self.follow = button("cursor_follow", tr("Live"), role="quiet", tip=tr("Follow the newest (F)"), checkable=True)
+        panels = tr("All panels that look inside at once, or the usual ones (Ctrl+I)")
+        self.inside = button(
+            "see_inside", tr("See inside"), self.inside_asked, role="quiet", tip=panels, checkable=True
+        )
         steps, words = (self.back, self.play, self.on, (self.slider, 1)), (self.words, self.speed)
         fill(QHBoxLayout(self), *steps, *words, self.follow, self.inside, margins=(8, 2, 8, 2), spacing=6)
         Backstage(self, self.back, self.on, self.speed, self.follow, self.inside)
@@ -78,12 +81,12 @@ class CursorBar(QFrame):
         if not self.slider.isSliderDown():
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
         self.play.setText("❚❚" if scope.playing else "▶")
-        self.follow.setText("End" if over else "Live")
+        self.follow.setText(tr("End") if over else tr("Live"))
         self.follow.setChecked(scope.following)
         step = scope.step
-        number = f"step {step.step:,}" if step is not None else "before the first step"
-        moment = f"{number}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
-        self.words.say(moment if some else "nothing has run yet")
+        number = tr("step {step:,}", step=step.step) if step is not None else tr("before the first step")
+        moment = tr("{step}  ·  {at:.2f} of {all:.2f} s", step=number, at=scope.now - scope.origin, all=length)
+        self.words.say(moment if some else tr("nothing has run yet"))
 
     def _on_slid(self, value: int) -> None:
         scope = self.scope

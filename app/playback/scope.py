@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from app.language import tr
 from engine import Trace
 from engine.trace import Array, Column, Step
 
@@ -242,7 +243,7 @@ class Scope(QObject):
             except Exception as error:  # else it would raise in every frame to come
                 self._broken.append(panel)
                 self._panels.remove(panel)
-                error.add_note(f"{panel.accessibleName()} stands still.")
+                error.add_note(tr("{panel} stands still.", panel=panel.accessibleName()))
                 sys.excepthook(type(error), error, error.__traceback__)
                 break
             # of those that show what is new, one a frame: its painting follows later and is not in the budget

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.plot import axes
 from app.plot.marks import draw_scheme, scheme_color
 from app.plot.plot import Plot
@@ -19,14 +20,17 @@ from app.ui.zoomed import zoomed
 from engine.quality import QualityReport
 
 MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come
-UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perplexity": "perplexity of the text"}
-ACROSS = {"weight_bytes": "bytes of the weights", "rate": "tokens a second, one request at a time"}
+UP = {
+    "divergence": tr("KL divergence from the original, nats, logarithmic"),
+    "perplexity": tr("perplexity of the text"),
+}
+ACROSS = {"weight_bytes": tr("bytes of the weights"), "rate": tr("tokens a second, one request at a time")}
 GAPS = 12, 18, 28, 42, 60, 84  # pixels of the design between a point and its words
 # where words may stand beside their point: gaps to the right and down, widths back and heights up
 SIDES = (1, 0, 0, 0.5), (-1, 0, 1, 0.5), (0, -1, 0.5, 1), (0, 1, 0.5, 0)
 CORNERS = (0.7, -0.7, 0, 0.5), (0.7, 0.7, 0, 0.5), (-0.7, -0.7, 1, 0.5), (-0.7, 0.7, 1, 0.5)
-AXES = {"divergence": "KL divergence, nats, log", "perplexity": "perplexity"}
-AXES |= {"weight_bytes": "weights", "rate": "tok/s, alone"}
+AXES = {"divergence": tr("KL divergence, nats, log"), "perplexity": tr("perplexity")}
+AXES |= {"weight_bytes": tr("weights"), "rate": tr("tok/s, alone")}
 
 
 class QualityPlot(Plot):
@@ -68,7 +72,7 @@ class QualityPlot(Plot):
         return {i: (x, y) for i, (x, y) in found.items() if x is not None and y is not None}
 
     def tooltip(self) -> str:
-        lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
+        lines = [tr("{up}, against {across}", up=UP[self.up], across=ACROSS[self.across])]
         if self.report is not None:
             lines += [facts_words(each, self.report) for each in rows_of(self.report)]
         return "\n".join(lines)
@@ -82,7 +86,7 @@ class QualityPlot(Plot):
         words = tiny.cut(f"↑ {AXES[self.up]}   → {AXES[self.across]}", area.width())
         tiny.say(painter, area.left(), area.top() + tiny.ascent, words, t.secondary)
         if not points:
-            painter.drawText(area, Qt.AlignmentFlag.AlignCenter, "No figures to draw")
+            painter.drawText(area, Qt.AlignmentFlag.AlignCenter, tr("No figures to draw"))
             return
         side = divergence_axis if self.up == "divergence" else perplexity_axis
         up = side([y for _, y in points.values()])
@@ -155,7 +159,7 @@ class QualityPlot(Plot):
 
         for i in sorted(self.places, key=urgent):
             place = self.places[i]
-            words = "original" if i == 0 else way_words(rows[i])
+            words = tr("original") if i == 0 else way_words(rows[i])
             box = self.boxes[i] = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
             taken.append(box)
             x, y = min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
@@ -228,8 +232,8 @@ class QualityCharts(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("quality_charts")
-        self.memory = QualityPlot("quality_memory", "Quality against memory", "weight_bytes")
-        self.speed = QualityPlot("quality_speed", "Quality against speed", "rate")
+        self.memory = QualityPlot("quality_memory", tr("Quality against memory"), "weight_bytes")
+        self.speed = QualityPlot("quality_speed", tr("Quality against speed"), "rate")
         self.plots = self.memory, self.speed
         self.setLayout(zoomed(row(*((plot, 1) for plot in self.plots)), spacing=24))
         for plot in self.plots:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
+from app.language import tr
 from app.quality.charts import QualityCharts
 from app.quality.session import QualitySession
 from app.quality.setup import QualitySetup
@@ -24,15 +25,15 @@ from app.ui.progress import Progress
 from app.words import model_words, sentence
 from engine import ModelSpec
 
-EMPTY_WORDS = (
+EMPTY_WORDS = tr(
     "Perplexity, divergence from the original, speed, load time and bytes of each quantization, measured on a text: "
     "tick some, then measure."
 )
-BUSY_WORDS = "Each row comes as soon as it is measured, the original's first."
-NO_MODEL_WORDS = "Choose a model to compare its quantizations."
-TITLE = "Quality of quantizations"
-SAVE = f"Save: {TITLE}"
-UPS: list[tuple[str, object]] = [("KL divergence", "divergence"), ("perplexity", "perplexity")]
+BUSY_WORDS = tr("Each row comes as soon as it is measured, the original's first.")
+NO_MODEL_WORDS = tr("Choose a model to compare its quantizations.")
+TITLE = tr("Quality of quantizations")
+SAVE = tr("Save: {title}", title=TITLE)
+UPS: list[tuple[str, object]] = [(tr("KL divergence"), "divergence"), (tr("perplexity"), "perplexity")]
 
 
 class QualityPanel(QWidget):
@@ -41,16 +42,16 @@ class QualityPanel(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.setObjectName("quality_panel")
-        self.setAccessibleName("Compare with the original")
+        self.setAccessibleName(tr("Compare with the original"))
         self._session = session
         self.quality = QualitySession(session, self)
         self.setup = QualitySetup()
         self.model = Line("quality_model", size=12)
         self._wanted: ModelSpec | None = None  # to be put on show when the panel is
-        self.begin = button("quality_begin", "Measure", self._on_begin)
-        self.undo = button("quality_clear", "Clear", self._on_undo, role="quiet")
+        self.begin = button("quality_begin", tr("Measure"), self._on_begin)
+        self.undo = button("quality_clear", tr("Clear"), self._on_undo, role="quiet")
         self.status = Line("quality_status")
-        self.progress = Progress("quality_progress", "Measured so far")
+        self.progress = Progress("quality_progress", tr("Measured so far"))
         self.note = Note("quality_note")
         self.empty = label("", "secondary", "quality_empty")
         self.empty.setWordWrap(True)
@@ -60,19 +61,19 @@ class QualityPanel(QWidget):
         self.table = QualityTableView()
         self.facts = Line("quality_facts")
         self.on = Line("quality_on", size=12)
-        self.up = DropDown("quality_up", UPS, "What is drawn upwards")
-        self.up.setToolTip("What the charts draw upwards")
+        self.up = DropDown("quality_up", UPS, tr("What is drawn upwards"))
+        self.up.setToolTip(tr("What the charts draw upwards"))
         self.menu_button = QToolButton(popupMode=QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setObjectName("quality_menu")
         self.menu_button.setText("⋯")
-        self.menu_button.setAccessibleName("Copy or save the comparison")
-        self.menu_button.setToolTip("Copy, or save as PNG, SVG, CSV, JSON or Markdown")
+        self.menu_button.setAccessibleName(tr("Copy or save the comparison"))
+        self.menu_button.setToolTip(tr("Copy, or save as PNG, SVG, CSV, JSON or Markdown"))
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._why_not = NO_MODEL_WORDS
         self._lay_out()
         entries = picture_entries(lambda: self.picture, TITLE, on_panel=True) + table_entries(self._table)
-        what, ready = "The quality report", lambda: self.quality.report is not None
-        self.menu = ExportMenu(self, entries, title=SAVE, what=what, stem="quality", each="Save as", ready=ready)
+        what, ready = tr("The quality report"), lambda: self.quality.report is not None
+        self.menu = ExportMenu(self, entries, title=SAVE, what=what, stem="quality", each=tr("Save as"), ready=ready)
         self.menu_button.setMenu(self.menu)
         self._connect()
         self._on_theme()
@@ -81,8 +82,8 @@ class QualityPanel(QWidget):
 
     def _lay_out(self) -> None:
         foot = row(self.begin, (self.status, 1), self.undo, spacing=8)
-        tools = held(row(label("charts show", "note"), self.up, self.menu_button, spacing=8))
-        self._head, self._rule = Heading("Measured", tools), Hairline()
+        tools = held(row(label(tr("charts show"), "note"), self.up, self.menu_button, spacing=8))
+        self._head, self._rule = Heading(tr("Measured"), tools), Hairline()
         self.picture = held(column(self.table, (self.charts, 1), self.on, spacing=12))  # what is saved as a picture
         measured = self.progress, self.note, self._rule, self._head, (self.picture, 1), self.facts, (self.empty, 1)
         self.setLayout(column(self.model, self.setup, foot, *measured, margins=(8, 8, 8, 12), spacing=8))
@@ -90,7 +91,7 @@ class QualityPanel(QWidget):
         for one, other in pairwise(order):
             QWidget.setTabOrder(one, other)
         here = Qt.ShortcutContext.WidgetWithChildrenShortcut
-        begin = QAction("Measure, or cancel it", self, shortcutContext=here)
+        begin = QAction(tr("Measure, or cancel it"), self, shortcutContext=here)
         begin.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
         begin.triggered.connect(self.begin.click)
         self.addAction(begin)
@@ -131,7 +132,7 @@ class QualityPanel(QWidget):
     def _look(self) -> None:
         spec, self._wanted = self._wanted, None
         if spec is not None and not self._session.closing:
-            self.model.say(f"{model_words(spec.source)}: reading its files …")
+            self.model.say(tr("{model}: reading its files …", model=model_words(spec.source)))
             self.model.show()
             self.quality.show(spec)
 
@@ -159,7 +160,7 @@ class QualityPanel(QWidget):
             self.quality.undo()
 
     def _ask_original(self) -> None:
-        title = "The model that this checkpoint was made of"
+        title = tr("The model that this checkpoint was made of")
         ask_path(self, "original_dialog", title, "model/folder", self.choose_original)
 
     def choose_original(self, source: str) -> None:
@@ -189,7 +190,7 @@ class QualityPanel(QWidget):
         self._say_empty()
         self.charts.show_report(report, str(self.up.currentData()))
         self.table.show_report(report)
-        self.facts.say("Choose a row or a point: all of its facts are said here.")
+        self.facts.say(tr("Choose a row or a point: all of its facts are said here."))
         self.on.say(measured_words(report) if report is not None else "")
         if self.quality.running and 0 <= chosen < self.table.facts.rowCount():  # rows were added behind it
             self._select(chosen)
@@ -208,23 +209,28 @@ class QualityPanel(QWidget):
         quality = self.quality
         busy = quality.running
         refusal = "" if busy else quality.refusal(self.setup.plan())
-        words = ("Cancelling …" if quality.ending else "Cancel") if busy else "Measure"
+        words, said = tr("Measure"), tr("Measure the comparison")
+        if quality.ending and busy:
+            words, said = tr("Cancelling …"), tr("Cancelling … the comparison")
+        elif busy:
+            words, said = tr("Cancel"), tr("Cancel the comparison")
         self.begin.setText(words)
-        self.begin.setAccessibleName(f"{words} the comparison")
-        set_role(self.begin, "primary" if words == "Measure" else "")
+        self.begin.setAccessibleName(said)
+        set_role(self.begin, "" if busy else "primary")
         self.begin.setEnabled(not quality.ending and not refusal)
         self.begin.setVisible(quality.subject is not None or busy)
-        self.begin.setToolTip(refusal or "Ctrl+Enter")
+        self.begin.setToolTip(refusal or tr("Ctrl+Enter"))
         if not busy:
             words = self.setup.words(self._session.card is not None)
             if self._session.ready and self._session.busy:
-                words += ". Requests run on the Play page: speeds will be lower"
+                words = tr("{what}. Requests run on the Play page: speeds will be lower", what=words)
             problem = quality.subject is not None and quality.subject.problem
             self.status.say("" if problem else refusal or words)
         measured = quality.report is not None
         self.undo.setVisible(not busy and (measured or quality.can_undo))
-        self.undo.setText("Clear" if measured else "Undo clear")
-        self.undo.setAccessibleName("Clear the comparison" if measured else "Bring the cleared comparison back")
+        self.undo.setText(tr("Clear") if measured else tr("Undo clear"))
+        clear, back = tr("Clear the comparison"), tr("Bring the cleared comparison back")
+        self.undo.setAccessibleName(clear if measured else back)
 
     def _on_session(self) -> None:
         """Another model came or went, and with it what is free."""
@@ -262,7 +268,10 @@ class QualityPanel(QWidget):
 
 def _subject_words(subject: Subject) -> str:
     """What an AWQ checkpoint is compared with."""
-    made, of = subject.original, "a model not known"
-    if made is not None:
-        of = f"{model_words(made.source)} in {subject.dtype or 'its precision'}"
-    return f"{model_words(subject.spec.source)}, an AWQ checkpoint of {of}"
+    name, made = model_words(subject.spec.source), subject.original
+    if made is None:
+        return tr("{model}, an AWQ checkpoint of a model not known", model=name)
+    of = model_words(made.source)
+    if not subject.dtype:
+        return tr("{model}, an AWQ checkpoint of {original} in its precision", model=name, original=of)
+    return tr("{model}, an AWQ checkpoint of {original} in {dtype}", model=name, original=of, dtype=subject.dtype)

@@ -9,6 +9,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLayout, QWidget
 
 from app import storage
+from app.language import tr
 from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_folder
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
@@ -27,11 +28,12 @@ from engine import ModelSpec, quantize_to_awq
 from engine.checkpoints import cached_models, shipped_models
 from engine.quality import AwqRecipe, suited_calibration
 
-ABOUT = (
+ABOUT = tr(
     "4-bit weights, a scale every few inputs, chosen by running a text through the model. The checkpoint loads here "
     "and in other engines."
 )
-LATER = "How long it takes is told after the first layer."
+LENGTH = tr("Tokens of a sample that are used at most, and of a block that is run at once")
+STILL = tr("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
 LETTERS = 4  # of a text a token, roughly
 DEBOUNCE_MS = 300
 FOLDER = "folder"  # the last entry of the models
@@ -44,7 +46,7 @@ class QuantizeDialog(Dialog):
     made = Signal(object)  # its folder
 
     def __init__(self, parent: QWidget, session: Session, spec: ModelSpec | None = None) -> None:
-        super().__init__(parent, "quantize_dialog", "Make an AWQ checkpoint")
+        super().__init__(parent, "quantize_dialog", tr("Make an AWQ checkpoint"))
         self._session = session
         self.work = LongWork(session, self)
         self._made: Path | None = None
@@ -57,24 +59,24 @@ class QuantizeDialog(Dialog):
         self._layers_begun = 0.0
         shipped = [(e.source, e.revision) for e in shipped_models() if not e.source.endswith("awq")]
         models = [(model_words(source), (source, revision)) for source, revision in shipped]
-        self.model = DropDown("quantize_model", [*models, ("a folder …", FOLDER)])
+        self.model = DropDown("quantize_model", [*models, (tr("a folder …"), FOLDER)])
         self.calibration = TextChoice("quantize_calibration")
         self.calibration_facts = Note("quantize_calibration_facts")
-        self.group = DropDown("quantize_group", [(f"{g} inputs share a scale", g) for g in GROUPS])
+        self.group = DropDown("quantize_group", [(tr("{count} inputs share a scale", count=g), g) for g in GROUPS])
         self.samples = Number("quantize_samples", 1, 100_000, 128, "", 16)
-        self.length = Number("quantize_length", 16, 131_072, 512, " tokens", 64)
-        self.out = line_edit("quantize_out", "Folder of the checkpoint")
-        self.browse = button("quantize_browse", "…", self._ask_out, said="Choose where the folder is made")
+        self.length = Number("quantize_length", 16, 131_072, 512, tr(" tokens"), 64)
+        self.out = line_edit("quantize_out", tr("Folder of the checkpoint"))
+        self.browse = button("quantize_browse", "…", self._ask_out, said=tr("Choose where the folder is made"))
         self.bill = Note("quantize_bill")
         self.error = Note("quantize_error", "error")
         self.status = Line("quantize_status")
-        self.progress = Progress("quantize_progress", "Layers that are quantized")
+        self.progress = Progress("quantize_progress", tr("Layers that are quantized"))
         self.question = Note("quantize_question", "warning")
-        self.load = button("quantize_load", "Load it", self._on_load, role="primary")
-        self.show_folder = button("quantize_show", "Show folder", self._on_show)
-        self.stop = button("quantize_stop", "Stop and close", self._on_stop)
-        self.leave = button("quantize_leave", "Close", self._on_leave)
-        self.begin = button("quantize_begin", "Make it", self._on_begin, role="primary")
+        self.load = button("quantize_load", tr("Load it"), self._on_load, role="primary")
+        self.show_folder = button("quantize_show", tr("Show folder"), self._on_show)
+        self.stop = button("quantize_stop", tr("Stop and close"), self._on_stop)
+        self.leave = button("quantize_leave", tr("Close"), self._on_leave)
+        self.begin = button("quantize_begin", tr("Make it"), self._on_begin, role="primary")
         self._lay_out()
         self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
         self._debounce.timeout.connect(self._check)
@@ -93,12 +95,12 @@ class QuantizeDialog(Dialog):
         self.column.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # else as high as the narrowest words
         self.column.addWidget(about)
         for text, control, tip in (
-            ("Model", self.model, "The model as it was trained: the demo, one of the cache, or a folder"),
-            ("Calibration", self.calibration, "What is run through the model to see which inputs matter most"),
-            ("Group", self.group, "Fewer inputs a scale: closer to the original, and a little larger"),
-            ("Samples", self.samples, "Paragraphs of the text that are used at most"),
-            ("Length", self.length, "Tokens of a sample that are used at most, and of a block that is run at once"),
-            ("Folder", place, "Where the checkpoint is written: a folder that is not there yet, or is empty"),
+            (tr("Model"), self.model, tr("The model as it was trained: the demo, one of the cache, or a folder")),
+            (tr("Calibration"), self.calibration, tr("What is run through the model to see which inputs matter most")),
+            (tr("Group"), self.group, tr("Fewer inputs a scale: closer to the original, and a little larger")),
+            (tr("Samples"), self.samples, tr("Paragraphs of the text that are used at most")),
+            (tr("Length"), self.length, LENGTH),
+            (tr("Folder"), place, tr("Where the checkpoint is written: a folder that is not there yet, or is empty")),
         ):
             self.column.addWidget(Row(text, control, tip))
             if control is self.calibration:
@@ -159,7 +161,7 @@ class QuantizeDialog(Dialog):
     def _on_model(self, index: int) -> None:
         if self.model.itemData(index) == FOLDER:
             self.model.setCurrentIndex(self._last)
-            self._ask_folder("Choose a model folder", "model/folder", lambda folder: self.choose(ModelSpec(folder)))
+            self._ask_folder(tr("Choose a model folder"), "model/folder", lambda folder: self.choose(ModelSpec(folder)))
         else:
             source, revision = self.model.itemData(index)
             self.choose(ModelSpec(source, revision=revision))
@@ -169,7 +171,7 @@ class QuantizeDialog(Dialog):
             self.out.setText(str(Path(folder) / suggested_folder(self.model.currentData()[0]).name))
             self.out.setModified(True)
 
-        self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
+        self._ask_folder(tr("Choose where the checkpoint's folder is made"), "model/awq_folder", take)
 
     def _ask_folder(self, title: str, key: str, take: Callable[[str], None]) -> None:
         def taken(folder: str) -> None:
@@ -215,11 +217,16 @@ class QuantizeDialog(Dialog):
         if found.letters:
             tokens = found.letters // LETTERS
             used = min(tokens, recipe.samples * recipe.length)
-            words = f"{found.letters:,} characters, ~{tokens:,} tokens"
-            facts = words if used == tokens else f"{words}, at most {used:,} of them are used"
+            facts = tr("{letters:,} characters, ~{tokens:,} tokens", letters=found.letters, tokens=tokens)
+            if used != tokens:
+                facts = tr("{text}, at most {used:,} of them are used", text=facts, used=used)
         if found.size:
-            size, original = bytes_words(found.size), bytes_words(found.original)
-            bill = f"~{size} on disk, where the original takes {original}. {LATER}"
+            bill = tr(
+                "~{size} on disk, where the original takes {original}. "
+                "How long it takes is told after the first layer.",
+                size=bytes_words(found.size),
+                original=bytes_words(found.original),
+            )
         self.calibration_facts.say(facts)
         self.bill.say(bill)
         if self._made is None:
@@ -232,7 +239,7 @@ class QuantizeDialog(Dialog):
         self.error.say("")
         self._layers_begun = 0.0
         self.progress.show_share(None)
-        self.status.say("Starting …")
+        self.status.say(tr("Starting …"))
         self.work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
         self._show_buttons()
 
@@ -243,7 +250,7 @@ class QuantizeDialog(Dialog):
             self._layers_begun = self._layers_begun or now
             if 0 < status.done < status.total:
                 left = (now - self._layers_begun) * (status.total - status.done) / status.done
-                words += f"  ·  ~{left_words(left)} left"
+                words = tr("{stage}  ·  ~{time} left", stage=words, time=left_words(left))
         self.progress.show_share(status.done, status.total)
         self.status.say(words)
 
@@ -253,13 +260,14 @@ class QuantizeDialog(Dialog):
             self.done(0)
             return
         if outcome.cancelled:
-            self.error.say("Cancelled. Nothing of it is left on disk.", "note")
+            self.error.say(tr("Cancelled. Nothing of it is left on disk."), "note")
         elif outcome.error:
             self.error.say(sentence(outcome.error), "error")
         else:
             self._made = Path(outcome.result)
             size = sum(path.stat().st_size for path in self._made.glob("*.safetensors"))
-            self.error.say(f"Made: {self._made}, {bytes_words(size)} of weights.", "note")
+            words = tr("Made: {path}, {bytes} of weights.", path=self._made, bytes=bytes_words(size))
+            self.error.say(words, "note")
             self.made.emit(self._made)
         self._show_buttons()
 
@@ -275,8 +283,8 @@ class QuantizeDialog(Dialog):
         self.stop.setVisible(asks)
         self.begin.setVisible(not running and not made)
         self.begin.setEnabled(self._settled and not self._found.error)
-        words = "Stopping …" if self.work.ending else "Go on" if asks else "Cancel"
-        self.leave.setText(words if running else "Close")
+        words = tr("Stopping …") if self.work.ending else tr("Go on") if asks else tr("Cancel")
+        self.leave.setText(words if running else tr("Close"))
         self.leave.setEnabled(not self.work.ending)
         self._fit()
 
@@ -300,7 +308,7 @@ class QuantizeDialog(Dialog):
     def _on_stop(self) -> None:
         self._wants_to_close = True
         self.work.cancel()
-        self.question.say("Stopping …")
+        self.question.say(tr("Stopping …"))
         self._show_buttons()
 
     def _on_load(self) -> None:
@@ -319,7 +327,7 @@ class QuantizeDialog(Dialog):
         if not self.work.running or self._session.closing:
             super().reject()
         elif not self.work.ending:
-            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
+            self.question.say(STILL)
             self._show_buttons()
             self.stop.setFocus()
 
@@ -330,5 +338,5 @@ class QuantizeDialog(Dialog):
 
     def _on_theme(self) -> None:
         self.setMinimumWidth(theme.px(560))
-        self.calibration_facts.setIndent(theme.px(86) + 6)  # under its control
+        self.calibration_facts.setIndent(theme.px(92) + 6)  # under its control
         self._fit()

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, Signal
 
+from app.language import tr
 from app.quality.subject import Subject, examine
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
@@ -147,15 +148,15 @@ class QualitySession(QObject):
         """Why this cannot be measured now; "" where it can."""
         subject = self.subject
         if subject is None:
-            return "Choose a model first."
+            return tr("Choose a model first.")
         if subject.problem:
             return subject.problem
         if subject.original is None:
-            return "It is not known which model this checkpoint was made of. Choose the original."
+            return tr("It is not known which model this checkpoint was made of. Choose the original.")
         if self._session.state is SessionState.LEASED:
             return LEASED_WORDS
         if not plan.ways:
-            return "Tick what is to be measured."
+            return tr("Tick what is to be measured.")
         return ""
 
     def start(self, plan: Plan) -> None:
@@ -175,7 +176,7 @@ class QualitySession(QObject):
         work = partial(on, specs, subject.original, kv_dtypes=kv_dtypes)
         self._work.start(lambda report, cancelled: work(report=report, came=self._came.emit, cancelled=cancelled))
         self.phase_changed.emit()
-        self.progressed.emit("starting a process that loads the models", 0.0)
+        self.progressed.emit(tr("starting a process that loads the models"), 0.0)
 
     def cancel(self) -> None:
         if self.running:
@@ -190,10 +191,10 @@ class QualitySession(QObject):
         self._share = max(self._share, self._progress.share(status))
         words = status.stage
         if status.total > 0 and words.endswith(READING):
-            words += f", {status.done:,} of {status.total:,} tokens"
+            words = tr("{stage}, {done:,} of {all:,} tokens", stage=words, done=status.done, all=status.total)
         if self._progress.begun > 1:
             left = (perf_counter() - self._begun) * (1 - self._share) / self._share
-            words += f"  ·  ~{left_words(left)} left"
+            words = tr("{stage}  ·  ~{time} left", stage=words, time=left_words(left))
         self.progressed.emit(words, self._share)
 
     def _on_came(self, part: QualityReport) -> None:
@@ -214,10 +215,11 @@ class QualitySession(QObject):
             kept[:] = [*(report for report in kept if report is not None), found]
             self.report_changed.emit()
         if outcome.cancelled and found is not None:
-            self.told.emit("Cancelled: what is measured so far is kept.", "note")
+            self.told.emit(tr("Cancelled: what is measured so far is kept."), "note")
         elif outcome.cancelled:
-            self.told.emit("Cancelled: nothing was measured yet. What was measured before stays.", "note")
+            self.told.emit(tr("Cancelled: nothing was measured yet. What was measured before stays."), "note")
         elif outcome.error:
             self.told.emit(outcome.error, "error")
         else:
-            self.told.emit("" if on_show else f"{model_words(subject.spec.source)} is measured.", "note")
+            words = tr("{model} is measured.", model=model_words(subject.spec.source))
+            self.told.emit("" if on_show else words, "note")

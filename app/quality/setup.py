@@ -7,6 +7,7 @@ from itertools import pairwise
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr, trn
 from app.quality.session import Plan
 from app.quality.subject import Subject, Way
 from app.ui import theme
@@ -16,11 +17,12 @@ from app.ui.forms.text_choice import TextChoice
 from app.ui.labels import label
 from app.ui.layouts import column
 from app.ui.tick_box import TickBox
-from app.words import bytes_words, counted, sentence
+from app.words import bytes_words, sentence
 from engine.quality import suited_text
 
 TOKENS = 2048
-MAKE = "Quantizes the model to 4 bit with calibration, into a folder of its own"
+MAKE = tr("Quantizes the model to 4 bit with calibration, into a folder of its own")
+CHOOSE = tr("Choose the original …")
 
 
 class QualitySetup(QWidget):
@@ -40,14 +42,14 @@ class QualitySetup(QWidget):
         self._flow = Flow()
         self._flow.gap = theme.px(8)
         self.text = TextChoice("quality_text")
-        self.text.setAccessibleName("Text to measure on")
-        self.tokens = Number("quality_tokens", 128, 1_048_576, TOKENS, " tokens", 512)
-        self.tokens.setAccessibleName("Tokens to measure")
-        self.tokens.setToolTip("How many tokens of the text are predicted: more take longer and vary less")
-        self.original = button("quality_original", "Choose the original …", self.original_asked)
-        self.make = button("quality_make_awq", "Make an AWQ checkpoint …", self.awq_asked, role="quiet", tip=MAKE)
+        self.text.setAccessibleName(tr("Text to measure on"))
+        self.tokens = Number("quality_tokens", 128, 1_048_576, TOKENS, tr(" tokens"), 512)
+        self.tokens.setAccessibleName(tr("Tokens to measure"))
+        self.tokens.setToolTip(tr("How many tokens of the text are predicted: more take longer and vary less"))
+        self.original = button("quality_original", CHOOSE, self.original_asked)
+        self.make = button("quality_make_awq", tr("Make an AWQ checkpoint …"), self.awq_asked, role="quiet", tip=MAKE)
         what = Flow(last_right=True)
-        for widget in (label("Text", "secondary"), self.text, self.tokens, self.original, self.make):
+        for widget in (label(tr("Text"), "secondary"), self.text, self.tokens, self.original, self.make):
             what.addWidget(widget)
         self.setLayout(column(self._flow, what, spacing=8))
         self.text.text_changed.connect(self._on_edited)
@@ -78,7 +80,7 @@ class QualitySetup(QWidget):
         if fresh:
             self.text.choose(suited_text((subject.original or subject.spec).source))
         self.original.setVisible(subject.awq)
-        self.original.setText("Choose the original …" if subject.original is None else "Another original …")
+        self.original.setText(CHOOSE if subject.original is None else tr("Another original …"))
         self.make.setVisible(not subject.awq and subject.original is not None)
         self._showing = False
 
@@ -117,9 +119,20 @@ class QualitySetup(QWidget):
         subject, ways = self._subject, self.plan().ways
         if subject is None:
             return ""
-        what = f"{counted(len(ways), 'way')} and the original, one at a time"
-        where = " beside the loaded model" if beside else ""
-        return f"{what}{where}: ~{bytes_words(subject.need(ways))} of {bytes_words(subject.free)} free"
+        if beside:
+            what = trn(
+                "{count:,} way and the original, one at a time beside the loaded model",
+                "{count:,} ways and the original, one at a time beside the loaded model",
+                len(ways),
+            )
+        else:
+            what = trn(
+                "{count:,} way and the original, one at a time",
+                "{count:,} ways and the original, one at a time",
+                len(ways),
+            )
+        need, free = bytes_words(subject.need(ways)), bytes_words(subject.free)
+        return tr("{what}: ~{need} of {free} free", what=what, need=need, free=free)
 
     def _on_theme(self) -> None:
         self.text.setMinimumWidth(theme.px(160))

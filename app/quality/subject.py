@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.language import tr
+from app.quality.words import scheme_words
 from app.session.estimate import RUNTIME, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
@@ -88,9 +90,11 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     own = bills["none"]
     problem = own.available
     if not problem and not own.fits:
-        problem = (
-            f"The original takes {bytes_words(own.weights + own.activations)}, and {bytes_words(free)} are free: "
-            "give memory back (unload the model on the Play page, close other programs), or choose a smaller model."
+        problem = tr(
+            "The original takes {needed}, and {free} are free: give memory back (unload the model on the Play page, "
+            "close other programs), or choose a smaller model.",
+            needed=bytes_words(own.weights + own.activations),
+            free=bytes_words(free),
         )
     ways = []
     for key, bill in bills.items():
@@ -100,23 +104,18 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     if own.dtype != ROUNDED:
         rounded = fits(info, memory, dtype=ROUNDED, quantizations=["none"])[0]
         way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
-        words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
+        words = tr("the original's weights rounded to bfloat16: what 16 bits alone cost")
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
     for kv_dtype in KV_DTYPES[1:]:
-        key, words = (
-            f"kv-{kv_dtype}",
-            f"the original over a KV cache of {kv_dtype}: a byte a value, and one for each head",
-        )
-        ways.append(
-            replace(
-                _way("none", original, own, free), key=key, title=f"KV {kv_dtype}", sentence=words, kv_dtype=kv_dtype
-            )
-        )
+        way = _way("none", original, own, free)
+        words = tr("the original over a KV cache of {dtype}: a byte a value, and one for each head", dtype=kv_dtype)
+        title = f"KV {kv_dtype}"
+        ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, kv_dtype=kv_dtype))
     return Subject(plain, original, tuple(ways), problem, awq, own.dtype, own.weights + own.activations, free)
 
 
 def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
     needed, reason = bill.weights + bill.activations, bill.available
     if not reason and needed > free:
-        reason = f"takes {bytes_words(needed)}, and {bytes_words(free)} are free"
-    return Way(key, SCHEMES[key].title, SCHEMES[key].sentence, spec, reason, needed)
+        reason = tr("takes {needed}, and {free} are free", needed=bytes_words(needed), free=bytes_words(free))
+    return Way(key, SCHEMES[key].title, scheme_words(key), spec, reason, needed)

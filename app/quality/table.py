@@ -5,9 +5,20 @@ import math
 from PySide6.QtCore import QModelIndex, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QResizeEvent
 
+from app.language import tr
 from app.plot.marks import draw_scheme
 from app.quality import words
-from app.quality.words import QualityTable, best_of, change_words, facts_words, precision, rows_of, value_of, way_words
+from app.quality.words import (
+    QualityTable,
+    best_of,
+    change_words,
+    facts_words,
+    precision,
+    rows_of,
+    scheme_words,
+    value_of,
+    way_words,
+)
 from app.ui import theme
 from app.ui.tables.columns import ACROSS, DOWN, UP, Column, Role, SortedModel
 from app.ui.tables.view import PAD, Cells, TableView
@@ -18,7 +29,7 @@ from engine.quality import QualityReport, QualityRow
 LINE = 26
 NAME, PRECISION = 0, 1
 FIGURES = 2  # columns before the figures
-DIVERGENCE = FIGURES + next(i for i, c in enumerate(words.COLUMNS) if c.key == "divergence")
+PERPLEXITY, DIVERGENCE = (FIGURES + list(words.COLUMN).index(key) for key in ("perplexity", "divergence"))
 NOTHING = "–"
 
 
@@ -36,8 +47,8 @@ class QualityModel(SortedModel[QualityRow]):
 
     def __init__(self) -> None:
         super().__init__((), DIVERGENCE)
-        name: Column[QualityRow] = Column("quantization", self.name, lambda row: self.name(row).lower())
-        dtype: Column[QualityRow] = Column("precision", precision, lambda row: precision(row).lower())
+        name: Column[QualityRow] = Column(tr("quantization"), self.name, lambda row: self.name(row).lower())
+        dtype: Column[QualityRow] = Column(tr("precision"), precision, lambda row: precision(row).lower())
         self.columns = (name, dtype, *map(_figure, words.COLUMNS))
         self.report: QualityReport | None = None
         self._best: list[list[QualityRow]] = []
@@ -55,7 +66,7 @@ class QualityModel(SortedModel[QualityRow]):
         return self.rows[key]
 
     def name(self, row: QualityRow) -> str:
-        return "original" if self.original(row) else way_words(row)
+        return tr("original") if self.original(row) else way_words(row)
 
     def original(self, row: QualityRow) -> bool:
         return self.report is not None and row is self.report.original
@@ -65,7 +76,7 @@ class QualityModel(SortedModel[QualityRow]):
 
     def change(self, row: QualityRow, column: int) -> str:
         """How much the perplexity differs, in its own column."""
-        if self.report is None or row.error or self.columns[column].title != "perplexity":
+        if self.report is None or row.error or column != PERPLEXITY:
             return ""
         return change_words(row, self.report.original)
 
@@ -73,16 +84,16 @@ class QualityModel(SortedModel[QualityRow]):
         if row.error:
             return sentence(row.error)
         if column < FIGURES and row.kv_dtype != "auto":
-            return f"The original's weights over a KV cache of {row.kv_dtype}."
+            return tr("The original's weights over a KV cache of {dtype}.", dtype=row.kv_dtype)
         if column < FIGURES and row.quantization in SCHEMES:
-            return sentence(SCHEMES[row.quantization].sentence) + "."
+            return sentence(scheme_words(row.quantization)) + "."
         return self.columns[column].tip
 
     def said(self, row: QualityRow, column: int) -> str:
         if column == NAME and self.report is not None:
             return facts_words(row, self.report)
         said = f"{self.columns[column].words(row)} {self.change(row, column)}".strip()
-        return f"{said}, best" if self.best(row, column) else said
+        return tr("{value}, best", value=said) if self.best(row, column) else said
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole) -> object:
         shown = super().headerData(section, orientation, role)
@@ -131,9 +142,9 @@ class QualityTableView(TableView):
 
     def __init__(self) -> None:
         facts = QualityModel()
-        super().__init__("quality_table", "Quality of each quantization", facts, None, LINE)
+        super().__init__("quality_table", tr("Quality of each quantization"), facts, None, LINE)
         self.facts = facts
-        self.setAccessibleDescription("Arrows move, Space sorts by the column, Ctrl+C copies the table")
+        self.setAccessibleDescription(tr("Arrows move, Space sorts by the column, Ctrl+C copies the table"))
         self.setItemDelegate(QualityCells(facts, self))
         self.setFrameShape(TableView.Shape.NoFrame)
         self.setSelectionMode(TableView.SelectionMode.SingleSelection)

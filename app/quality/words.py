@@ -7,12 +7,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from app.language import tr
 from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, duration, number
 from engine.config import SCHEMES
 from engine.quality import QualityReport, QualityRow
 
 BATCH = 16
+
+
+def scheme_words(name: str) -> str:
+    """What a quantization does to the weights, as the engine says it."""
+    match name:
+        case "none":
+            return tr("weights as they were trained, in the precision chosen")
+        case "int8":
+            return tr("LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit")
+        case "int8-plain":
+            return tr("8-bit weights and inputs, no outliers kept apart (threshold 0)")
+        case "nf4":
+            return tr("4-bit NormalFloat of QLoRA, a scale every 64 weights")
+        case "nf4-double":
+            return tr("nf4 whose scales are quantized too, to 8 bit")
+        case "awq":
+            return tr("4 bit, made beforehand with calibration: needs such a checkpoint")
+        case "torchao-int8":
+            return tr("8-bit weights, a scale a row; inputs stay as they are")
+    raise KeyError(name)
 
 
 def way_words(row: QualityRow) -> str:
@@ -30,16 +51,24 @@ def precision(row: QualityRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`value` None: there is nothing to say. `better` is +1 where more is better, -1 where less is, 0 where neither.
-    `contested`: the original is among those that can be best."""
+    """`said` gives its name and its formula in the language that is spoken, which may be chosen after this module is
+    imported. `value` None: there is nothing to say. `better` is +1 where more is better, -1 where less is, 0 where
+    neither. `contested`: the original is among those that can be best."""
 
     key: str
-    name: str
-    formula: str
+    said: Callable[[], tuple[str, str]]
     value: Callable[[QualityRow], float | None]
     text: Callable[[float], str]
     better: int = -1
     contested: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.said()[0]
+
+    @property
+    def formula(self) -> str:
+        return self.said()[1]
 
 
 def divergence_words(value: float) -> str:
@@ -56,25 +85,50 @@ def perplexity_words(value: float) -> str:
     return f"{value:#.4g}" if value < 1000 else f"{value:,.0f}"
 
 
-PERPLEXITY = "exp of the mean negative log-likelihood (nats) of the text's tokens; less is better"
-DIVERGENCE = (
-    "mean over the text's positions of Σ p·ln(p ÷ q), in nats: p the original's next-token probabilities, q these; "
-    "0 is the same"
-)
-AGREEMENT = "positions where both have the same most likely next token ÷ all positions"
-RATE = "tokens decoded ÷ seconds, one request at a time"
-BATCH_RATE = f"tokens decoded ÷ seconds, {BATCH} requests in a batch, all together"
-LOAD = "seconds from the files to a model that can answer"
-WEIGHTS = "bytes that all weights take in memory once loaded"
+def _perplexity() -> tuple[str, str]:
+    formula = tr("exp of the mean negative log-likelihood (nats) of the text's tokens; less is better")
+    return tr("perplexity"), formula
+
+
+def _divergence() -> tuple[str, str]:
+    formula = tr(
+        "mean over the text's positions of Σ p·ln(p ÷ q), in nats: p the original's next-token probabilities, q these; "
+        "0 is the same"
+    )
+    return tr("KL divergence"), formula
+
+
+def _agreement() -> tuple[str, str]:
+    formula = tr("positions where both have the same most likely next token ÷ all positions")
+    return tr("top-1 agreement"), formula
+
+
+def _rate() -> tuple[str, str]:
+    return tr("tok/s, alone"), tr("tokens decoded ÷ seconds, one request at a time")
+
+
+def _batch_rate() -> tuple[str, str]:
+    formula = tr("tokens decoded ÷ seconds, {count} requests in a batch, all together", count=BATCH)
+    return tr("tok/s, batch {count}", count=BATCH), formula
+
+
+def _load() -> tuple[str, str]:
+    return tr("load"), tr("seconds from the files to a model that can answer")
+
+
+def _weights() -> tuple[str, str]:
+    return tr("weights"), tr("bytes that all weights take in memory once loaded")
+
+
 _own = partial(Column, contested=False)  # the original's own value is what the others are held against
 COLUMNS = (
-    _own("perplexity", "perplexity", PERPLEXITY, lambda row: row.perplexity, perplexity_words),
-    _own("divergence", "KL divergence", DIVERGENCE, lambda row: row.divergence, divergence_words),
-    _own("agreement", "top-1 agreement", AGREEMENT, lambda row: row.agreement, share_words, 1),
-    Column("rate", "tok/s, alone", RATE, lambda row: row.rate or None, number, 1),
-    Column("batch_rate", f"tok/s, batch {BATCH}", BATCH_RATE, lambda row: row.batch_rate or None, number, 1),
-    Column("load_seconds", "load", LOAD, lambda row: row.load_seconds or None, duration),
-    Column("weight_bytes", "weights", WEIGHTS, lambda row: float(row.weight_bytes) or None, bytes_words),
+    _own("perplexity", _perplexity, lambda row: row.perplexity, perplexity_words),
+    _own("divergence", _divergence, lambda row: row.divergence, divergence_words),
+    _own("agreement", _agreement, lambda row: row.agreement, share_words, 1),
+    Column("rate", _rate, lambda row: row.rate or None, number, 1),
+    Column("batch_rate", _batch_rate, lambda row: row.batch_rate or None, number, 1),
+    Column("load_seconds", _load, lambda row: row.load_seconds or None, duration),
+    Column("weight_bytes", _weights, lambda row: float(row.weight_bytes) or None, bytes_words),
 )
 COLUMN = {column.key: column for column in COLUMNS}
 EXACT = (
@@ -117,16 +171,16 @@ def best_of(column: Column, report: QualityReport) -> frozenset[int]:
 
 def facts_words(row: QualityRow, report: QualityReport) -> str:
     """A row whole, on one line: for the point of a chart, and for those who hear it."""
-    name = f"the original, {row.dtype}" if row is report.original else way_words(row)
+    name = tr("the original, {dtype}", dtype=row.dtype) if row is report.original else way_words(row)
     if row.error:
         return f"{name}: {row.error}"
-    parts = [f"perplexity {perplexity_words(row.perplexity)}"]
+    parts = [tr("perplexity {value}", value=perplexity_words(row.perplexity))]
     change = change_words(row, report.original)
     if change:
         parts[0] += f" ({change})"
         parts += [f"KL {divergence_words(row.divergence)} nats", f"top-1 {share_words(row.agreement)}"]
-    parts += [f"{number(row.rate)} tok/s alone"] if row.rate else []
-    parts += [f"{number(row.batch_rate)} in a batch of {BATCH}"] if row.batch_rate else []
+    parts += [tr("{rate} tok/s alone", rate=number(row.rate))] if row.rate else []
+    parts += [tr("{rate} in a batch of {count}", rate=number(row.batch_rate), count=BATCH)] if row.batch_rate else []
     parts += [bytes_words(row.weight_bytes)] if row.weight_bytes else []
     return f"{name}: {', '.join(parts)}"
 
@@ -155,10 +209,10 @@ class QualityTable:
         return json.dumps(self.report.to_json(), indent=2) + "\n"
 
     def markdown(self) -> str:
-        head = ["quantization", "precision", "perplexity", "change", *(c.name for c in COLUMNS[1:])]
+        head = [tr("quantization"), tr("precision"), COLUMNS[0].name, tr("change"), *(c.name for c in COLUMNS[1:])]
         lines = [f"| {' | '.join(head)} |", f"|{'---|' * 2}{'---:|' * (len(head) - 2)}"]
         for row in rows_of(self.report):
-            name = "original" if row is self.report.original else way_words(row)
+            name = tr("original") if row is self.report.original else way_words(row)
             if row.error:
                 lines.append(f"| {name} | {precision(row)} | {row.error} |{' |' * (len(head) - 3)}")
                 continue
@@ -172,5 +226,10 @@ class QualityTable:
 def measured_words(report: QualityReport) -> str:
     """On what, how much, where: "measured on 2,048 tokens of stories in windows of 512 · CPU, 2 cores"."""
     text = report.text.rsplit("/", 1)[-1]
-    words = f"Measured on {report.tokens:,} tokens of {text} in windows of {report.window:,}"
+    words = tr(
+        "Measured on {tokens:,} tokens of {text} in windows of {window:,}",
+        tokens=report.tokens,
+        text=text,
+        window=report.window,
+    )
     return " · ".join(part for part in (words, report.machine, report.note) if part)

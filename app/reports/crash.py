@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import localtime, strftime
 
+from app.language import tr
 from app.reports.private import without_names
 
 RUNNING, SUFFIX = "running-", ".txt"
 KEPT = 20  # reports, the newest
-NO_TRACE = "it left no trace: it was killed, or the machine went down"
+NO_TRACE = tr("it left no trace: it was killed, or the machine went down")
 FATAL = re.compile(r"^Fatal Python error: (.+)$", re.M)
 RAISED = "Traceback (most recent call last):"
 

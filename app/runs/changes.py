@@ -7,19 +7,15 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
+from app.language import tr, trn
 from app.runs.entry import Entry, parsed_tags
 from app.runs.index import Marks
 from app.runs.library import RunLibrary
 from app.runs.trash import Trashed
 from app.ui.banner import Action, Banner
 from app.ui.undo import UndoStack
-from app.words import bytes_words, counted, sentence
+from app.words import bytes_words, sentence
 from engine import InvalidInput
-
-
-def named(entries: Sequence[Entry]) -> str:
-    """ "run mixed", "3 runs"."""
-    return f"run “{entries[0].title}”" if len(entries) == 1 else counted(len(entries), "run")
 
 
 class RunChanges(QObject):
@@ -38,17 +34,18 @@ class RunChanges(QObject):
         try:
             new = library.rename(path, title)
         except InvalidInput as error:
-            self._notice.tell("error", "The run was not renamed", sentence(str(error)))
+            self._notice.tell("error", tr("The run was not renamed"), sentence(str(error)))
             return path
         if new != path:
-            words = f"renamed {named([entry])}"
+            words = tr("renamed run “{title}”", title=entry.title)
             self._undo.did(words, lambda: library.rename(new, path.stem), lambda: library.rename(path, new.stem))
         return new
 
     def tag(self, entries: Sequence[Entry], text: str) -> None:
         """These tags and no others, for each of them."""
         tags = parsed_tags(text)
-        self._mark(f"tagged {named(entries)}", {e: Marks(tags, e.pinned) for e in entries if e.facts is not None})
+        words = trn("tagged run “{title}”", "tagged {count:,} runs", len(entries), title=entries[0].title)
+        self._mark(words, {e: Marks(tags, e.pinned) for e in entries if e.facts is not None})
 
     def pin(self, entry: Entry) -> None:
         """Makes it the baseline, the only one; or no longer, where it is."""
@@ -56,19 +53,25 @@ class RunChanges(QObject):
         for other in self._library.entries.values():
             if other.pinned and other.path != entry.path:
                 marks[other] = Marks(other.tags)
-        words = "took the baseline off" if entry.pinned else "pinned as baseline"
-        self._mark(f"{words} {named([entry])}", marks)
+        if entry.pinned:
+            words = tr("took the baseline off run “{title}”", title=entry.title)
+        else:
+            words = tr("pinned as baseline run “{title}”", title=entry.title)
+        self._mark(words, marks)
 
     def delete(self, entries: Sequence[Entry]) -> None:
         """They can come back until the window closes."""
         try:
             trashed = self._library.delete([entry.path for entry in entries])
         except InvalidInput as error:
-            self._notice.tell("error", "Nothing was deleted", sentence(str(error)))
+            self._notice.tell("error", tr("Nothing was deleted"), sentence(str(error)))
             return
+        count, first = len(entries), entries[0].title
+        words = trn("deleted run “{title}”", "deleted {count:,} runs", count, title=first)
+        told = trn("Deleted run “{title}”", "Deleted {count:,} runs", count, title=first)
         size = bytes_words(sum(entry.size for entry in entries))
-        undo = self._did_delete(f"deleted {named(entries)}", trashed)
-        self._tell(f"Deleted {named(entries)}", f"{size} will be free when Batchscope closes.", undo)
+        undo = self._did_delete(words, trashed)
+        self._tell(told, tr("{size} will be free when Batchscope closes.", size=size), undo)
 
     def _did_delete(self, words: str, trashed: list[Trashed], limit: int = 0) -> Action:
         """With a `limit`, that is why: whoever takes them back wants none."""
@@ -92,10 +95,15 @@ class RunChanges(QObject):
         return self._undo.did(words, undo, redo)
 
     def _on_limited(self, trashed: list[Trashed]) -> None:
-        limit, count = self._library.limit, counted(len(trashed), "run")
-        offer = self._did_delete(f"deleted {count} beyond the limit", trashed, limit)
-        words = f"The oldest without a tag went, so that no more than {bytes_words(limit)} are used."
-        self._tell(f"Deleted {count} beyond the limit", f"{words} Undo brings them back and lifts the limit.", offer)
+        limit, count = self._library.limit, len(trashed)
+        words = trn("deleted {count:,} run beyond the limit", "deleted {count:,} runs beyond the limit", count)
+        told = trn("Deleted {count:,} run beyond the limit", "Deleted {count:,} runs beyond the limit", count)
+        why = tr(
+            "The oldest without a tag went, so that no more than {limit} are used. Undo brings them back and lifts "
+            "the limit.",
+            limit=bytes_words(limit),
+        )
+        self._tell(told, why, self._did_delete(words, trashed, limit))
 
     def _mark(self, words: str, marks: dict[Entry, Marks]) -> None:
         library = self._library

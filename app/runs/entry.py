@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.language import tr
 from app.words import model_words, sentence
 from engine.compare import RACE_SUFFIX
 from engine.library import LaneFacts, RunFacts, differences, run_title
@@ -64,11 +65,12 @@ def detail_words(entry: Entry) -> str:
     facts = entry.facts
     if facts is None:
         if entry.recording:
-            return "still recorded"
-        return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or "not read yet"
+            return tr("still recorded")
+        return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or tr("not read yet")
     if facts.race:
-        ways = f"race of {len(facts.lanes)} lanes", f"fastest: {facts.best.name}"
-        return "  ·  ".join((model_words(facts.making.model), *(ways if len(facts.lanes) > 1 else ways[:1])))
+        lanes = len(facts.lanes)
+        fastest = (tr("fastest: {lane}", lane=facts.best.name),) if lanes > 1 else ()
+        return "  ·  ".join((model_words(facts.making.model), tr("race of {lanes} lanes", lanes=lanes), *fastest))
     quantized = () if facts.making.quantization == "none" else (facts.making.quantization,)
     return "  ·  ".join((model_words(facts.making.model), *quantized, facts.best.name))
 
@@ -78,11 +80,18 @@ def when_words(created: float, now: float) -> tuple[str, str]:
     then, today = time.localtime(created), time.localtime(now)
     clock = time.strftime("%H:%M", then)
     if then[:3] == today[:3]:
-        return "today", clock
+        return tr("today"), clock
     if then[:3] == time.localtime(now - DAY)[:3]:
-        return "yesterday", clock
-    day = f"{then.tm_mday} {time.strftime('%b', then)}"
+        return tr("yesterday"), clock
+    day = tr("{day} {month}", day=then.tm_mday, month=month_words(then.tm_mon))
     return (day if then.tm_year == today.tm_year else f"{day} {then.tm_year}"), clock
+
+
+def month_words(month: int) -> str:
+    """Its name in short, counted from 1."""
+    first = tr("Jan"), tr("Feb"), tr("Mar"), tr("Apr"), tr("May"), tr("Jun")
+    names = *first, tr("Jul"), tr("Aug"), tr("Sep"), tr("Oct"), tr("Nov"), tr("Dec")
+    return names[month - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,9 @@ class Factors:
     def words(self) -> str:
         """A sentence."""
         if not self.differs:
-            return "The baseline had the same prompts, model and machine."
-        return f"Not the baseline's {' and '.join(self.differs)}: the ratio is not of the way of batching alone."
+            return tr("The baseline had the same prompts, model and machine.")
+        unlike = tr(" and ").join(self.differs)
+        return tr("Not the baseline's {unlike}: the ratio is not of the way of batching alone.", unlike=unlike)
 
 
 def factors(entry: Entry, base: Entry | None) -> Factors | None:

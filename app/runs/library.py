@@ -11,6 +11,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
+from app.language import tr
 from app.preferences import RUNS_FOLDER, RUNS_LIMIT
 from app.runs.entry import Entry, over_limit
 from app.runs.index import Marks, RunIndex
@@ -97,7 +98,7 @@ class RunLibrary(QObject):
         try:
             found = await self._session.off_thread(lambda: self._found(recording))
         except OSError as error:
-            self.failed.emit(f"the folder of runs cannot be read: {error}")
+            self.failed.emit(tr("the folder of runs cannot be read: {why}", why=error))
             return
         finally:
             self._scanning = False
@@ -154,7 +155,7 @@ class RunLibrary(QObject):
     def _on_read(self, outcome: Outcome) -> None:
         """The child reads in the order of `unread`: where it died, it died of the first that is left."""
         if outcome.error and self.unread:
-            self._set(replace(self.unread[0], problem=f"it cannot be read: {outcome.error}"))
+            self._set(replace(self.unread[0], problem=tr("it cannot be read: {why}", why=outcome.error)))
         self._read()
 
     def _on_state(self, state: SessionState) -> None:
@@ -169,21 +170,21 @@ class RunLibrary(QObject):
         """Raises InvalidInput for a title that no file can have, and while the run is still written."""
         entry, title = self._at_rest(path), " ".join(title.split())
         if not title or len(title) > LONGEST_NAME or "/" in title or "\0" in title or title.startswith("."):
-            raise InvalidInput(
-                f"title={title!r:.60}: a run is called as its file; give 1 to {LONGEST_NAME} characters without /"
-            )
+            remedy = tr("a run is called as its file; give 1 to {most} characters without /", most=LONGEST_NAME)
+            raise InvalidInput(f"title={title!r:.60}: {remedy}")
         new = path.with_name(title + path.suffix)
         if new == path:
             return path
         if new.exists():
-            raise InvalidInput(f"title={title!r}: another run is called so; choose another title")
+            remedy = tr("another run is called so; choose another title")
+            raise InvalidInput(f"title={title!r}: {remedy}")
         try:
             for beside in BESIDE:
                 old = path.with_name(path.name + beside)
                 if not beside or old.exists():
                     old.rename(new.with_name(new.name + beside))
         except OSError as error:
-            raise InvalidInput(f"{path.name} cannot be renamed: {error.strerror}") from error
+            raise InvalidInput(tr("{name} cannot be renamed: {why}", name=path.name, why=error.strerror)) from error
         del self.entries[path]
         renamed = self.entries[new] = replace(entry, path=new)
         if not renamed.unread:
@@ -229,9 +230,9 @@ class RunLibrary(QObject):
     def _at_rest(self, path: Path) -> Entry:
         entry = self.entries.get(path)
         if entry is None:
-            raise InvalidInput(f"{path.name} is not here any more")
+            raise InvalidInput(tr("{name} is not here any more", name=path.name))
         if path == self._session.run_file:
-            raise InvalidInput(f"{path.name} is still recorded; begin a new session first (Ctrl+Shift+N)")
+            raise InvalidInput(tr("{name} is still recorded; begin a new session first (Ctrl+Shift+N)", name=path.name))
         return entry
 
     def keep_limit(self) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QStackedWidget
 
+from app.language import tr
 from app.runs.changes import RunChanges
 from app.runs.entry import Entry
 from app.runs.foot import Foot
 from app.runs.library import RunLibrary
-from app.runs.rows import COLUMNS, LINE, RUN, TIMELINE, WHEN, RunCells, RunRows
+from app.runs.rows import COLUMNS, LINE, REQUESTS, RUN, RUN_TIME, SIZE, TIMELINE, TOKENS, WHEN, RunCells, RunRows
 from app.runs.tag_sheet import TagSheet
 from app.session.session import Session
 from app.ui import theme
@@ -30,9 +31,13 @@ from engine.export import KINDS
 from engine.library import MOST_SIDES
 
 NARROWEST = 180  # pixels of the design that the titles have at least
-LEAST = {TIMELINE: 560, WHEN: 660, 8: 760, 3: 980, 4: 1060, 5: 1120}  # of the table, for a column to be shown
+# of the table, for a column to be shown
+LEAST = {TIMELINE: 560, WHEN: 660, SIZE: 760, REQUESTS: 980, TOKENS: 1060, RUN_TIME: 1120}
+NATIVE = QKeySequence.SequenceFormat.NativeText
 TELL_MS = 200  # between two looks at what was read meanwhile
-EMPTY = "Every run with a prompt, and every race, is kept here by itself."
+EMPTY = tr("Every run with a prompt, and every race, is kept here by itself.")
+SEARCH = tr("Search   tag:talk  mode:static  is:race")
+SEARCH_TIP = tr("Words of title, model, mode or tag; tag:, mode:, model: and is: look in one place")
 
 
 class RunTable(TableView):
@@ -70,13 +75,13 @@ class RunsPage(Page):
         self.changes = RunChanges(self.library, undo, self.notice, self)
         self.rows = RunRows()
         self.rows.setParent(self)
-        self.table = RunTable("runs_table", "Runs", self.rows, RunCells(self.rows), LINE)
+        self.table = RunTable("runs_table", tr("Runs"), self.rows, RunCells(self.rows), LINE)
         self.table.setSortingEnabled(True)
         self.table.horizontalHeader().setSortIndicator(WHEN, UP)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.setTabKeyNavigation(False)
-        self.search = line_edit("runs_search", "Search runs", "Search   tag:talk  mode:static  is:race")
-        self.search.setToolTip("Words of title, model, mode or tag; tag:, mode:, model: and is: look in one place")
+        self.search = line_edit("runs_search", tr("Search runs"), SEARCH)
+        self.search.setToolTip(SEARCH_TIP)
         self.search.setClearButtonEnabled(True)
         self.foot = Foot(self.library)
         self._stale = QTimer(self, interval=TELL_MS, singleShot=True)
@@ -86,33 +91,33 @@ class RunsPage(Page):
         self._say_choice()
 
     def _make_actions(self) -> None:
-        self.open_action = self.action("Open the run", self.open_current)
-        self.compare_action = self.action("Compare runs on one clock", self._on_compare, "Ctrl+K")
-        self.rename_action = self.action("Rename the run …", self._on_rename)
-        self.tag_action = self.action("Tag the run …", self._on_tag, "Ctrl+T")
-        self.pin_action = self.action("Pin the run as baseline", self._on_pin, "Ctrl+B")
-        self.delete_action = self.action("Delete the run", self._on_delete)
-        self.action("Search the runs", self.search.setFocus, "Ctrl+F")
-        self.action("Look again for runs", self.library.refresh, "Ctrl+R")
+        self.open_action = self.action(tr("Open the run"), self.open_current)
+        self.compare_action = self.action(tr("Compare runs on one clock"), self._on_compare, "Ctrl+K")
+        self.rename_action = self.action(tr("Rename the run …"), self._on_rename)
+        self.tag_action = self.action(tr("Tag the run …"), self._on_tag, "Ctrl+T")
+        self.pin_action = self.action(tr("Pin the run as baseline"), self._on_pin, "Ctrl+B")
+        self.delete_action = self.action(tr("Delete the run"), self._on_delete)
+        self.action(tr("Search the runs"), self.search.setFocus, "Ctrl+F")
+        self.action(tr("Look again for runs"), self.library.refresh, "Ctrl+R")
 
     def _lay_out(self) -> None:
-        self.exports = QMenu("Export", self)
+        self.exports = QMenu(tr("Export"), self)
         for what, kind in KINDS.items():
             act = self.exports.addAction(f"{sentence(kind.words)} …")
             act.triggered.connect(lambda checked=False, what=what: self.export_asked.emit(what, self._paths()))
-        self.open_button = button("runs_open", "Open", self.open_current, role="primary", tip="Enter")
-        self.compare_button = button("runs_compare", "Compare on one clock", self._on_compare, tip="Ctrl+K")
-        self.export_button = button("runs_export", "Export")
+        self.open_button = button("runs_open", tr("Open"), self.open_current, role="primary", tip=tr("Enter"))
+        self.compare_button = button("runs_compare", tr("Compare on one clock"), self._on_compare)
+        self.export_button = button("runs_export", tr("Export"))
         self.export_button.setMenu(self.exports)
-        self.more_button = button("runs_more", "More", said="More to do with the run")
+        self.more_button = button("runs_more", tr("More"), said=tr("More to do with the run"))
         self.more_button.setMenu(self._menu())
         buttons = self.compare_button, self.export_button, self.more_button, self.open_button
         head = zoomed(row((self.search, 1), *buttons), spacing=8)
         hint = label(EMPTY, "title", "runs_empty")
         hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         hint.setWordWrap(True)
-        self.play_button = button("runs_play", "Send a prompt", self.play_asked, role="primary")
-        self.nothing = label("No run has these words.", "secondary", "runs_nothing")
+        self.play_button = button("runs_play", tr("Send a prompt"), self.play_asked, role="primary")
+        self.nothing = label(tr("No run has these words."), "secondary", "runs_nothing")
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         middle = Qt.AlignmentFlag.AlignCenter
         self.body = QStackedWidget()
@@ -131,12 +136,12 @@ class RunsPage(Page):
     def _menu(self) -> QMenu:
         menu = QMenu(self)
         for action, keys in (
-            (self.rename_action, "F2"),
-            (self.tag_action, ""),
-            (self.pin_action, ""),
-            (self.delete_action, "Del"),
+            (self.rename_action, QKeySequence("F2")),
+            (self.tag_action, self.tag_action.shortcut()),
+            (self.pin_action, self.pin_action.shortcut()),
+            (self.delete_action, QKeySequence("Del")),
         ):
-            shown = menu.addAction(action.text() + (f"\t{keys}" if keys else f"\t{action.shortcut().toString()}"))
+            shown = menu.addAction(f"{action.text()}\t{keys.toString(NATIVE)}")
             shown.triggered.connect(action.trigger)
             action.changed.connect(lambda shown=shown, action=action: shown.setEnabled(action.isEnabled()))
         return menu
@@ -145,7 +150,7 @@ class RunsPage(Page):
         library = self.library
         library.changed.connect(self._on_changed)
         library.told.connect(self._on_told)
-        library.failed.connect(lambda words: self.notice.tell("error", "The runs", sentence(words)))
+        library.failed.connect(lambda words: self.notice.tell("error", tr("The runs"), sentence(words)))
         self._stale.timeout.connect(self._on_stale)
         self.search.textChanged.connect(self._on_search)
         self.rows.title_given.connect(self._on_title)
@@ -201,8 +206,9 @@ class RunsPage(Page):
         comparable = 2 <= len(runs) <= MOST_SIDES and len(runs) == len(chosen)
         self.compare_action.setEnabled(comparable)
         self.compare_button.setEnabled(comparable)
-        why = "" if comparable else f"Select two to {MOST_SIDES} runs; a race has its lanes already. "
-        self.compare_button.setToolTip(f"{why}Ctrl+K")
+        why = tr("Select two to {most} runs; a race has its lanes already.", most=MOST_SIDES)
+        keys = self.compare_action.shortcut().toString(NATIVE)
+        self.compare_button.setToolTip(keys if comparable else f"{why} {keys}")
         self.export_button.setEnabled(bool(rest) and (one or len(runs) == len(chosen)))
         self.rename_action.setEnabled(one and bool(rest))
         self.tag_action.setEnabled(bool(chosen) and all(e.facts is not None for e in chosen))

@@ -10,6 +10,7 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QLineEdit, QStyleOptionViewItem, QWidget
 
+from app.language import tr
 from app.runs.entry import Entry, detail_words, factor_words, factors, matches, when_words
 from app.runs.thumbnail import Thumbnails
 from app.ui import theme
@@ -20,7 +21,11 @@ from app.words import bytes_words, duration, number
 from engine.library import LaneFacts
 
 LINE = 58  # pixels of the design
-RACE_WORDS = "Of a race: its fastest lane's. "
+SLOTS_TIP = tr("Slots from top to bottom, time to the right")
+RUN_TIP = tr("Its title, which is its file's name")
+RATE_TIP = tr("Output throughput = Σ n / D; below it: ÷ the baseline's")
+TTFT_TIP = tr("95th percentile; below it: ÷ the baseline's")
+RACE_WORDS = tr("Of a race: its fastest lane's.")
 
 
 def _figure(
@@ -33,26 +38,30 @@ def _figure(
         figure = sorts(entry)
         return words(figure) if figure is not None else ""
 
-    return Column(title, said, sorts, RACE_WORDS + tip, right=True, width=width)
+    return Column(title, said, sorts, f"{RACE_WORDS} {tip}", right=True, width=width)
 
 
 def _when(entry: Entry) -> str:
     return " ".join(when_words(entry.created, time.time()))
 
 
-TIMELINE, RUN, WHEN = range(3)
+def _size(entry: Entry) -> str:
+    return bytes_words(entry.size)
+
+
+TIMELINE, RUN, WHEN, REQUESTS, TOKENS, RUN_TIME, THROUGHPUT, TTFT, SIZE = range(9)
 COLUMNS: tuple[Column[Entry], ...] = (
-    Column("Timeline", lambda e: "", lambda e: e.created, "Slots from top to bottom, time to the right", width=188),
-    Column("Run", lambda e: e.title, lambda e: e.title.casefold(), "Its title, which is its file's name", width=280),
-    Column("When", _when, lambda e: e.created, "When it was begun", width=88),
-    _figure("Requests", 76, lambda r: r.requests, "{:,.0f}".format, "Requests that came in"),
-    _figure("Tokens", 76, lambda r: r.output_tokens, "{:,.0f}".format, "Output tokens"),
-    _figure("Run time", 80, lambda r: r.duration, duration, "Last token − first submit"),
-    _figure("tok/s", 76, lambda r: r.throughput, number, "Output throughput = Σ n / D; below it: ÷ the baseline's"),
-    _figure("TTFT p95", 84, lambda r: r.ttft_p95, duration, "95th percentile; below it: ÷ the baseline's"),
-    Column("Size", lambda e: bytes_words(e.size), lambda e: e.size, "Of the file", right=True, width=72),
+    Column(tr("Timeline"), lambda e: "", lambda e: e.created, SLOTS_TIP, width=188),
+    Column(tr("Run"), lambda e: e.title, lambda e: e.title.casefold(), RUN_TIP, width=280),
+    Column(tr("When"), _when, lambda e: e.created, tr("When it was begun"), width=88),
+    _figure(tr("Requests"), 76, lambda r: r.requests, "{:,.0f}".format, tr("Requests that came in")),
+    _figure(tr("Tokens"), 76, lambda r: r.output_tokens, "{:,.0f}".format, tr("Output tokens")),
+    _figure(tr("Run time"), 80, lambda r: r.duration, duration, tr("Last token − first submit")),
+    _figure(tr("tok/s"), 76, lambda r: r.throughput, number, RATE_TIP),
+    _figure(tr("TTFT p95"), 84, lambda r: r.ttft_p95, duration, TTFT_TIP),
+    Column(tr("Size"), _size, lambda e: e.size, tr("Of the file"), right=True, width=72),
 )
-FACTOR_COLUMNS = {"tok/s", "TTFT p95"}
+FACTOR_COLUMNS = {THROUGHPUT, TTFT}
 
 
 class RunRows(SortedModel[Entry]):
@@ -96,24 +105,25 @@ class RunRows(SortedModel[Entry]):
 
     def tip(self, row: Entry, column: int) -> str:
         if column == RUN:
-            return "\n".join((row.title, detail_words(row), *(("tags: " + ", ".join(row.tags),) if row.tags else ())))
+            tags = (tr("tags: {tags}", tags=", ".join(row.tags)),) if row.tags else ()
+            return "\n".join((row.title, detail_words(row), *tags))
         told = factors(row, self.baseline)
-        return told.words if told is not None and COLUMNS[column].title in FACTOR_COLUMNS else ""
+        return told.words if told is not None and column in FACTOR_COLUMNS else ""
 
     def said(self, row: Entry, column: int) -> str:
         if column == TIMELINE:
-            return f"timeline of {row.title}"
+            return tr("timeline of {run}", run=row.title)
         if column == RUN:
-            marks = (*(("baseline",) if row.pinned else ()), *(f"tag {tag}" for tag in row.tags))
+            marks = (*((tr("baseline"),) if row.pinned else ()), *(tr("tag {tag}", tag=tag) for tag in row.tags))
             return ", ".join((row.title, detail_words(row), *marks))
         return f"{COLUMNS[column].title} {COLUMNS[column].words(row)} {self.factor(row, column)}".strip()
 
     def factor(self, row: Entry, column: int) -> str:
         """Against the baseline, of the two measures that have one."""
         told = factors(row, self.baseline)
-        if told is None or COLUMNS[column].title not in FACTOR_COLUMNS:
+        if told is None or column not in FACTOR_COLUMNS:
             return ""
-        ratio = told.throughput if COLUMNS[column].title == "tok/s" else told.ttft
+        ratio = told.throughput if column == THROUGHPUT else told.ttft
         return factor_words(ratio, told.differs)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -153,7 +163,7 @@ class RunCells(Cells[Entry]):
             self._draw_lines(painter, inner, *when_words(row.created, time.time()), t.text)
         else:
             below, words = self._rows.factor(row, column), COLUMNS[column].words(row)
-            color = t.text if COLUMNS[column].title in FACTOR_COLUMNS else t.secondary
+            color = t.text if column in FACTOR_COLUMNS else t.secondary
             self._draw_lines(painter, inner, words, below, color, right=True)
 
     def _lines(self, box: QRectF, below: str) -> tuple[float, float]:
@@ -189,7 +199,7 @@ class RunCells(Cells[Entry]):
     def _draw_run(self, painter: QPainter, box: QRectF, row: Entry) -> None:
         t = theme.current()
         first, second = self._lines(box, "x")
-        chips = [("baseline", t.accent)] * row.pinned + [(tag, t.secondary) for tag in row.tags]
+        chips = [(tr("baseline"), t.accent)] * row.pinned + [(tag, t.secondary) for tag in row.tags]
         room = box.width() - self._draw_chips(painter, box, first, chips)
         title = self.strong.cut(row.title, room, Qt.TextElideMode.ElideMiddle)
         self.strong.say(painter, box.left(), first, title, t.text)
@@ -222,7 +232,7 @@ class RunCells(Cells[Entry]):
         """A field for the title."""
         field = QLineEdit(parent)
         field.setObjectName("run_title")
-        field.setAccessibleName("Title of the run")
+        field.setAccessibleName(tr("Title of the run"))
         return field
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.ui.controls import button, line_edit
 from app.ui.labels import Heading, label
 from app.ui.layouts import row
@@ -19,18 +20,18 @@ class TagSheet(Popover):
     taken = Signal(str)
 
     def __init__(self, parent: QWidget, tags: Sequence[str], known: Sequence[str]) -> None:
-        super().__init__(parent, "tag_sheet", "Tags of the run")
+        super().__init__(parent, "tag_sheet", tr("Tags of the run"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.field = line_edit("tag_field", "Tags, with commas between them", "talk, paper")
+        self.field = line_edit("tag_field", tr("Tags, with commas between them"), tr("talk, paper"))
         self.field.setText(", ".join(tags))
-        self.column.addWidget(Heading("Tags"))
+        self.column.addWidget(Heading(tr("Tags")))
         self.column.addWidget(self.field)
         others = [tag for tag in known if tag not in tags][:MOST_KNOWN]
         if others:
-            words = label(f"Used before: {', '.join(others)}", "note", "tag_known")
+            words = label(tr("Used before: {tags}", tags=", ".join(others)), "note", "tag_known")
             words.setWordWrap(True)
             self.column.addWidget(words)
-        done = button("tag_done", "Set the tags", self._on_taken, role="primary")
+        done = button("tag_done", tr("Set the tags"), self._on_taken, role="primary")
         self.column.addLayout(row(None, done))
         self.field.returnPressed.connect(self._on_taken)
 

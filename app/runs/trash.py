@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.language import tr
 from engine import InvalidInput
 
 BESIDE = ("", "-wal", "-shm")  # what SQLite keeps beside the file of a run that was killed
@@ -36,7 +37,7 @@ class Trash:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _move(path, place)
         except OSError as error:
-            raise InvalidInput(f"{path} cannot be deleted: {error.strerror}") from error
+            raise InvalidInput(tr("{path} cannot be deleted: {why}", path=path, why=error.strerror)) from error
         return Trashed(path, place)
 
     def give_back(self, trashed: Trashed) -> Path:
@@ -47,7 +48,9 @@ class Trash:
         try:
             _move(trashed.place, path)
         except OSError as error:
-            raise InvalidInput(f"{trashed.path.name} cannot come back: {error.strerror}") from error
+            raise InvalidInput(
+                tr("{name} cannot come back: {why}", name=trashed.path.name, why=error.strerror)
+            ) from error
         return path
 
     @property

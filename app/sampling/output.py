@@ -7,6 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.sampling.typed_texts import as_typed, typed_texts
 from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Note, Row
@@ -17,12 +18,20 @@ from engine.decoding import grammars_missing
 from engine.workloads import SCHEMAS, load_schema
 
 FREE, OWN = "", ""
-KINDS = (("free text", FREE), ("regular expression", "regex"), ("choices", "choices"), ("JSON schema", "json_schema"))
-HELD = "Rules out every token that would break the grammar; the token card tells what the model would rather have said"
-REGEX = "All of an answer matches it: [A-Z][a-z]+ the (fox|owl)"
-CHOICES = "An answer is one of these: yes, no - or a JSON list"
-SCHEMA = "An answer is JSON to this schema, on one line"
-EMPTY = "Nothing is written yet: the text is free."
+PATTERN = "[A-Z][a-z]+ the (fox|owl)"
+KINDS = (
+    (tr("free text"), FREE),
+    (tr("regular expression"), "regex"),
+    (tr("choices"), "choices"),
+    (tr("JSON schema"), "json_schema"),
+)
+HELD = tr(
+    "Rules out every token that would break the grammar; the token card tells what the model would rather have said"
+)
+REGEX = tr("All of an answer matches it: {pattern}", pattern=PATTERN)
+CHOICES = tr("An answer is one of these: yes, no - or a JSON list")
+SCHEMA = tr("An answer is JSON to this schema, on one line")
+EMPTY = tr("Nothing is written yet: the text is free.")
 SPACE = 2  # columns that a level of a schema is indented by
 
 
@@ -33,20 +42,20 @@ class OutputForm(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kind = DropDown("output_kind", KINDS, "Output")
-        self.regex = line_edit("output_regex", "Regular expression", "[A-Z][a-z]+ the (fox|owl)")
-        self.choices = line_edit("output_choices", "Choices", "yes, no, maybe")
-        self.schemas = DropDown("output_schemas", [("own", OWN), *((name, name) for name in SCHEMAS)], "Schema")
-        self.schema = named(PromptEdit("output_schema", least=4, most=12), "output_schema", said="JSON schema")
+        self.kind = DropDown("output_kind", KINDS, tr("Output"))
+        self.regex = line_edit("output_regex", tr("Regular expression"), PATTERN)
+        self.choices = line_edit("output_choices", tr("Choices"), tr("yes, no, maybe"))
+        self.schemas = DropDown("output_schemas", [(tr("own"), OWN), *((name, name) for name in SCHEMAS)], tr("Schema"))
+        self.schema = named(PromptEdit("output_schema", least=4, most=12), "output_schema", said=tr("JSON schema"))
         self.schema.setPlaceholderText('{"type": "object", …}')
         self.note = Note("output_note", "warning")
         self._rows: dict[str, list[QWidget]] = {
-            "regex": [Row("Pattern", self.regex, REGEX)],
-            "choices": [Row("Choices", self.choices, CHOICES)],
-            "json_schema": [Row("Schema", self.schemas, SCHEMA), self.schema],
+            "regex": [Row(tr("Pattern"), self.regex, REGEX)],
+            "choices": [Row(tr("Choices"), self.choices, CHOICES)],
+            "json_schema": [Row(tr("Schema"), self.schemas, SCHEMA), self.schema],
         }
         others = [widget for rows in self._rows.values() for widget in rows]
-        self.setLayout(column(Row("Output", self.kind, HELD), *others, self.note, spacing=8))
+        self.setLayout(column(Row(tr("Output"), self.kind, HELD), *others, self.note, spacing=8))
         self.kind.currentIndexChanged.connect(self._on_kind)
         self.schemas.activated.connect(self._on_schema)
         self.regex.textChanged.connect(self._on_edited)

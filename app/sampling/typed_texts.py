@@ -2,6 +2,7 @@
 
 import json
 
+from app.language import tr
 from engine import InvalidInput
 
 
@@ -12,9 +13,9 @@ def typed_texts(text: str, name: str) -> tuple[str, ...]:
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise InvalidInput(f"{name}: not a JSON list of texts ({error})") from error
+            raise InvalidInput(tr("{name}: not a JSON list of texts ({error})", name=name, error=error)) from error
         if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
-            raise InvalidInput(f"{name}: the list must hold texts that are not empty")
+            raise InvalidInput(tr("{name}: the list must hold texts that are not empty", name=name))
         return tuple(found)
     return tuple(s.strip().replace("\\n", "\n") for s in text.split(",") if s.strip())
 
@@ -35,7 +36,9 @@ def typed_bias(text: str) -> tuple[tuple[int, float], ...]:
         try:
             found.append((int(token), float(value)))
         except ValueError:
-            raise InvalidInput(f"logit_bias: {part!r} is not a token's id and a number, such as 42 = -5") from None
+            raise InvalidInput(
+                tr("logit_bias: {part!r} is not a token's id and a number, such as 42 = -5", part=part)
+            ) from None
     return tuple(found)
 
 

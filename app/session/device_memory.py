@@ -3,33 +3,28 @@ figures and their words. No Qt in here."""
 
 from dataclasses import asdict, dataclass, replace
 
-from app.words import counted
+from app.language import tr, trn
 from engine.trace import Header, Telemetry
 
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
-ABOUT = {
-    "weights": "the model's parameters, read in every step",
-    "draft model": "the parameters of the model that drafts; its keys and values are in the pool",
-    "KV pool": "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token",
-    "activations": "what a step works with: the most that one at the token budget took beyond weights and pool",
-    "graphs": "what captured CUDA graphs hold, so that steps can be replayed instead of launched anew",
-    "runtime": "what this process holds besides: libraries, the CUDA context, freed memory that is kept for later",
-    "others": "other processes",
-    "free": "what any process could still take",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a bill: `kind` as `plot.patterns` paints it, its name and bytes."""
+    """One line of a bill: `kind` as `plot.patterns` paints it, its name in the bill and bytes."""
 
     kind: str
     name: str
     count: int
 
     @property
+    def title(self) -> str:
+        """Its name for people."""
+        return title_of(self.name)
+
+    @property
     def about(self) -> str:
-        return ABOUT[self.name]
+        return about(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +70,46 @@ class DeviceBill:
         return [*self.own_items, Item("other", "others", self.other), Item("free", "free", self.free)]
 
 
+def title_of(name: str) -> str:
+    """What people call a line of a bill."""
+    return {
+        "weights": tr("weights"),
+        "draft model": tr("draft model"),
+        "KV pool": tr("KV pool"),
+        "activations": tr("activations"),
+        "graphs": tr("graphs"),
+        "runtime": tr("runtime"),
+        "others": tr("others"),
+        "free": tr("free"),
+    }[name]
+
+
+def about(name: str) -> str:
+    """What lies in a line of a bill."""
+    match name:
+        case "weights":
+            return tr("the model's parameters, read in every step")
+        case "draft model":
+            return tr("the parameters of the model that drafts; its keys and values are in the pool")
+        case "KV pool":
+            return tr(
+                "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token"
+            )
+        case "activations":
+            return tr("what a step works with: the most that one at the token budget took beyond weights and pool")
+        case "graphs":
+            return tr("what captured CUDA graphs hold, so that steps can be replayed instead of launched anew")
+        case "runtime":
+            return tr(
+                "what this process holds besides: libraries, the CUDA context, freed memory that is kept for later"
+            )
+        case "others":
+            return tr("other processes")
+        case "free":
+            return tr("what any process could still take")
+    raise KeyError(name)
+
+
 def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     """The bill at load, with what telemetry measured since: on a CPU runtime, others and what is free; on a GPU others
     and what is free.
@@ -84,9 +119,9 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     """
     pool = header.blocks * header.config.block_size * header.kv_token_bytes
     if header.bill is not None:
-        known = DeviceBill(**asdict(header.bill), source="at load")
+        known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
-        known = DeviceBill(header.model.weight_bytes, pool, source="weights and pool only: this trace has no bill")
+        known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
     if measured is None:
         return known
     if header.model.device.startswith("cuda"):
@@ -100,14 +135,14 @@ def _on_cpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
         return known
     fixed = known.weights + known.draft + known.kv_pool + (known.activations or 0)
     other = max(0, total - own - free)
-    return _fitted(replace(known, runtime=max(0, own - fixed), other=other, total=total, source="measured"))
+    return _fitted(replace(known, runtime=max(0, own - fixed), other=other, total=total, source=tr("measured")))
 
 
 def _on_gpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
     if not (measured.gpu_memory and measured.gpu_memory_total):
         return known
     other = max(0, measured.gpu_memory - known.own)
-    return _fitted(replace(known, other=other, total=measured.gpu_memory_total, source="measured"))
+    return _fitted(replace(known, other=other, total=measured.gpu_memory_total, source=tr("measured")))
 
 
 def _fitted(bill: DeviceBill) -> DeviceBill:
@@ -133,20 +168,40 @@ def captured_words(header: Header) -> str:
     graphs, words = header.graphs, []
     if not header.model.device.startswith("cuda"):
         machine = header.machine
-        threads = f"{machine.threads:,} thread{'s' if machine.threads != 1 else ''}"
-        words.append(", ".join((threads, *(f"{kind} kernels" for kind in machine.kernels.split(":")[:1] if kind))))
+        kernels = [_kernels(kind) for kind in machine.kernels.split(":")[:1] if kind]
+        words.append(", ".join((trn("{count:,} thread", "{count:,} threads", machine.threads), *kernels)))
     if graphs:
-        words.append(f"Decode graphs: {_sizes(graphs, 'row')}")
+        words.append(tr("Decode graphs: {sizes}", sizes=_rows(graphs)))
     elif header.graphs_off:
-        words.append(f"Decode graphs: off, {header.graphs_off}")
+        words.append(tr("Decode graphs: off, {why}", why=header.graphs_off))
     if header.mixed_graphs:
-        words.append(f"Mixed graphs: {_sizes(header.mixed_graphs, 'token')}")
+        words.append(tr("Mixed graphs: {sizes}", sizes=_tokens(header.mixed_graphs)))
     elif graphs and header.mixed_off:
-        words.append(f"Mixed graphs: off, {header.mixed_off}")
+        words.append(tr("Mixed graphs: off, {why}", why=header.mixed_off))
     return "\n".join(words)
 
 
-def _sizes(sizes: tuple[int, ...], noun: str) -> str:
+def _kernels(kind: str) -> str:
+    match kind:
+        case "compiled":
+            return tr("compiled kernels")
+        case "torch's":
+            return tr("torch's kernels")
+        case _:
+            return tr("{kind} kernels", kind=kind)
+
+
+def _rows(sizes: tuple[int, ...]) -> str:
     """ "1–256 rows (35)"."""
-    low, high = min(sizes), max(sizes)
-    return f"{f'{low:,}–{high:,} {noun}s' if low < high else counted(low, noun)} ({len(sizes):,})"
+    low, high, graphs = min(sizes), max(sizes), len(sizes)
+    if low < high:
+        return tr("{low:,}–{high:,} rows ({graphs:,})", low=low, high=high, graphs=graphs)
+    return trn("{count:,} row ({graphs:,})", "{count:,} rows ({graphs:,})", low, graphs=graphs)
+
+
+def _tokens(sizes: tuple[int, ...]) -> str:
+    """ "16–2,048 tokens (18)"."""
+    low, high, graphs = min(sizes), max(sizes), len(sizes)
+    if low < high:
+        return tr("{low:,}–{high:,} tokens ({graphs:,})", low=low, high=high, graphs=graphs)
+    return trn("{count:,} token ({graphs:,})", "{count:,} tokens ({graphs:,})", low, graphs=graphs)

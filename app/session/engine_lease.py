@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
 
+from app.language import tr
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
@@ -50,7 +51,7 @@ class EngineLease:
         """An engine with this model. Raises InvalidInput, EngineDied and LoadCancelled as the engine does."""
         with self._lock:
             if self._ended or self.cancelled.is_set():
-                raise LoadCancelled("the race was stopped")
+                raise LoadCancelled(tr("the race was stopped"))
             if self._engine is not None and self._engine.alive and self._spec == spec:
                 return self._engine
             check_files(spec)

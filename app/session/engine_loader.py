@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from PySide6.QtCore import QObject
 
+from app.language import tr
 from app.preferences import IN_PROCESS, THREADS
 from app.session.engine_lease import Report
 from app.session.progress_relay import ProgressRelay
@@ -71,5 +72,5 @@ class EngineLoader(QObject):
         )
         if cancelled.is_set():
             engine.close()
-            raise LoadCancelled("the load was cancelled")
+            raise LoadCancelled(tr("the load was cancelled"))
         return engine

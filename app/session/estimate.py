@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
+from app.language import tr
 from app.words import count_words, kv_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
@@ -68,9 +69,10 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype)
     bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
+    context = [tr("context {tokens:,}", tokens=info.context)] if info.context else []
     facts = (
-        f"{kv_words(config.kv_dtype, fit.kv_token)}{f' · context {info.context:,}' if info.context else ''}",
-        f"{count_words(info.parameters)} parameters in {fit.dtype}",
+        " · ".join((kv_words(config.kv_dtype, fit.kv_token), *context)),
+        tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context)

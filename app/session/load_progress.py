@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 
+from app.language import tr
 from app.words import bytes_words
 from engine.jobs import LoadProgress
 
@@ -32,8 +33,9 @@ class LoadStatus:
         if not self.total:
             return self.stage
         if self.counted:
-            return f"{self.stage} {self.done:,} of {self.total:,}"
-        return f"{self.stage} · {bytes_words(self.done)} of {bytes_words(self.total)}"
+            return tr("{stage} {done:,} of {total:,}", stage=self.stage, done=self.done, total=self.total)
+        done, total = bytes_words(self.done), bytes_words(self.total)
+        return tr("{stage} · {done} of {total}", stage=self.stage, done=done, total=total)
 
 
 class LoadMeter:

@@ -36,8 +36,8 @@ T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
-MEASURED_WORDS = "Quality is being measured on the Models page. Wait until it is done, or cancel it there."
-LEASED_WORDS = "A race is running; stop it on the Compare page first."
+MEASURED_WORDS = tr("Quality is being measured on the Models page. Wait until it is done, or cancel it there.")
+LEASED_WORDS = tr("A race is running; stop it on the Compare page first.")
 
 
 class SessionState(StrEnum):
@@ -184,8 +184,11 @@ class Session(QObject):
         self._take(engine, loaded=True)
         if cut:
             self.notice_raised.emit(
-                f"{model_words(spec.source)} is loaded. The requests that still ran on the model before it have ended; "
-                "their texts are kept."
+                tr(
+                    "{model} is loaded. The requests that still ran on the model before it have ended; their texts are "
+                    "kept.",
+                    model=model_words(spec.source),
+                )
             )
         return True
 
@@ -220,10 +223,18 @@ class Session(QObject):
         if needed <= free:
             return False
         wanted, there = model_words(spec.source), model_words(present.source)
-        words = f"{wanted} needs about {bytes_words(needed)}, {bytes_words(free)} are free"
+        told = {"model": wanted, "needed": bytes_words(needed), "free": bytes_words(free), "there": there}
         if self.busy:
-            raise InvalidInput(f"{words}; stop the requests that run on {there} first")
-        self.room_made.emit(f"{words}: {there} makes room for it, and comes back should the load fail.")
+            raise InvalidInput(
+                tr("{model} needs about {needed}, {free} are free; stop the requests that run on {there} first", **told)
+            )
+        self.room_made.emit(
+            tr(
+                "{model} needs about {needed}, {free} are free: {there} makes room for it, and comes back should the "
+                "load fail.",
+                **told,
+            )
+        )
         await self._give_back()
         return True
 
@@ -248,7 +259,8 @@ class Session(QObject):
             except LoadCancelled:
                 self._set_state(SessionState.EMPTY)
             except Exception as error:
-                words = f"{words}; nor could {model_words(self.spec.source)} be loaded again: {failure_words(error)}"
+                model, again = model_words(self.spec.source), failure_words(error)
+                words = tr("{why}; nor could {model} be loaded again: {again}", why=words, model=model, again=again)
                 self._set_state(SessionState.EMPTY)
         else:
             engine, self.server = self._engine, before[2]
@@ -316,11 +328,11 @@ class Session(QObject):
             case SessionState.LEASED:
                 raise InvalidInput(LEASED_WORDS)
             case SessionState.LOADING:
-                raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
+                raise InvalidInput(tr("A model is loading; wait until it is there, or cancel the load."))
         if self.server is not None:
             raise InvalidInput(tr("This window is connected to a server. Load a model here first."))
         if self.busy:
-            raise InvalidInput("Requests run on the Play page. Stop them first.")
+            raise InvalidInput(tr("Requests run on the Play page. Stop them first."))
         if self.measuring is not None and self.measuring.running:
             raise InvalidInput(MEASURED_WORDS)
         self._watch.stop()
@@ -359,8 +371,8 @@ class Session(QObject):
         """The ids of the new requests: all of them or, after `submit_failed`, none."""
         engine = self._engine
         if engine is None or not self.ready:
-            why = {SessionState.LOADING: "The model is still loading.", SessionState.LEASED: LEASED_WORDS}
-            self.submit_failed.emit(why.get(self.state, engine_missing() or "Load a model first."))
+            why = {SessionState.LOADING: tr("The model is still loading."), SessionState.LEASED: LEASED_WORDS}
+            self.submit_failed.emit(why.get(self.state, engine_missing() or tr("Load a model first.")))
             return []
         try:
             await self._open_file()

@@ -21,10 +21,10 @@ def session_words(session: Session, sweeps: bool) -> str:
         case SessionState.READY if trace is not None and trace.records:
             return run_words(trace.header)
         case SessionState.READY | SessionState.LOADING:
-            return f"loading {model} …"
+            return tr("loading {model} …", model=model)
         case SessionState.EMPTY:
-            return "viewer" if engine_missing() else "no model loaded"
+            return tr("viewer") if engine_missing() else tr("no model loaded")
         case SessionState.LEASED:
-            return f"a {'sweep' if sweeps else 'race'} is running"
+            return tr("a sweep is running") if sweeps else tr("a race is running")
         case SessionState.DIED:
-            return f"{model} · the engine has stopped"
+            return tr("{model} · the engine has stopped", model=model)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any
 
+from app.language import tr
 from engine import InvalidInput
 from engine.config import LiveBudget
 from engine.core import EngineFace
@@ -28,7 +29,7 @@ class Steering:
         """Has the engine's next steps keep within this budget. Returns why not, "" where they will."""
         engine = self._engine()
         if engine is None:
-            return "Load a model first."
+            return tr("Load a model first.")
         now, given = engine.budget, {field.name: getattr(budget, field.name) for field in fields(budget)}
         changes = {name: value for name, value in given.items() if value != getattr(now, name)}
         try:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy
 
+from app.language import tr
 from app.stage.scene import Scene
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -16,13 +17,13 @@ from app.ui.line import Line
 from app.ui.zoomed import zoomed
 
 MOST = (1 << 24) - 1  # pixels: Qt's own
-TRY, BACK = "Try it", "Back to the scene"
-TRY_TIP = "Hands over the controls, set as this scene has them"
-BACK_TIP = "Plays the scene from its beginning"
-COPY_TIP = "Copies the command that does the same"
+TRY, BACK = tr("Try it"), tr("Back to the scene")
+TRY_TIP = tr("Hands over the controls, set as this scene has them")
+BACK_TIP = tr("Plays the scene from its beginning")
+COPY_TIP = tr("Copies the command that does the same")
 TALL = 600  # pixels of the design: a window so high has room for all that is said of a scene
 STAGE_LINES = 3  # of words below the title, while presenting: what is pointed at stands in the caption's place
-KEYS = "Page down and Page up go to the next scene and the one before, as do the arrow keys here; Esc leaves."
+KEYS = tr("Page down and Page up go to the next scene and the one before, as do the arrow keys here; Esc leaves.")
 
 
 def told(role: str, name: str) -> QLabel:
@@ -43,7 +44,7 @@ class CaptionBar(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        named(self, "caption_bar", "stage", said="Tour")
+        named(self, "caption_bar", "stage", said=tr("Tour"))
         self.setAccessibleDescription(KEYS)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.title = label("", "scene", "scene_title")
@@ -52,12 +53,12 @@ class CaptionBar(QFrame):
         self.status = Line("scene_status", size=12)
         self.caption, self.pointed = told("caption", "scene_caption"), told("pointed", "scene_pointed")
         self.question = told("question", "scene_question")
-        self.previous = self._button("scene_previous", "‹  Previous", lambda: self.moved.emit(-1), "Page up")
-        self.next = self._button("scene_next", "Next  ›", lambda: self.moved.emit(1), "Page down", "primary")
-        self.answer = self._button("scene_answer", "Answer", self._on_answer, "Shows the answer", "quiet")
+        self.previous = self._button("scene_previous", tr("‹  Previous"), lambda: self.moved.emit(-1), tr("Page up"))
+        self.next = self._button("scene_next", tr("Next  ›"), lambda: self.moved.emit(1), tr("Page down"), "primary")
+        self.answer = self._button("scene_answer", tr("Answer"), self._on_answer, tr("Shows the answer"), "quiet")
         self.try_button = self._button("scene_try", TRY, self._on_try, TRY_TIP)
-        self.copy = self._button("scene_copy", "Copy command", self._on_copy, COPY_TIP, "quiet")
-        self.leave = self._button("scene_leave", "Leave", self.left.emit, "Leaves the tour (Esc)", "quiet")
+        self.copy = self._button("scene_copy", tr("Copy command"), self._on_copy, COPY_TIP, "quiet")
+        self.leave = self._button("scene_leave", tr("Leave"), self.left.emit, tr("Leaves the tour (Esc)"), "quiet")
         self._scene: Scene | None = None
         self._trying = self._asked = False
         self._lay_out()
@@ -81,7 +82,7 @@ class CaptionBar(QFrame):
         """Scene `number` of `scenes`, counted from 1."""
         self._scene = scene
         self.title.setText(scene.title)
-        self.number.setText(f"{number} of {scenes}")
+        self.number.setText(tr("{n} of {all}", n=number, all=scenes))
         self.caption.setText(scene.caption)
         self._asked = False
         self.answer.setEnabled(True)
@@ -91,7 +92,8 @@ class CaptionBar(QFrame):
         self.say_trying(False)
         self.point("")
         self._choose_words()
-        self.setAccessibleName(f"Tour, scene {number} of {scenes}: {scene.title}. {scene.caption}")
+        place = tr("Tour, scene {n} of {all}", n=number, all=scenes)
+        self.setAccessibleName(f"{place}: {scene.title}. {scene.caption}")
 
     def point(self, words: str) -> None:
         """What is lit just now."""
@@ -152,7 +154,7 @@ class CaptionBar(QFrame):
     def _on_copy(self) -> None:
         if self._scene is not None:
             QGuiApplication.clipboard().setText(self._scene.command)
-            self.say("The command was copied.")
+            self.say(tr("The command was copied."))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         match event.key():

@@ -6,17 +6,20 @@ from PySide6.QtCore import QEvent, QObject, QRect, Qt
 from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
+from app.language import tr
 from app.ui.labels import label
 from app.ui.layouts import column, named
 from app.ui.painted import Painted
 from app.ui.zoomed import zoomed
+
+HEADING = tr("Keys while presenting")
 
 
 class Curtain(Painted):
     """All of the window is black; a click lifts it."""
 
     def __init__(self, over: QWidget) -> None:
-        super().__init__("curtain", "The screen is black", parent=over)
+        super().__init__("curtain", tr("The screen is black"), parent=over)
         self._over = over
         over.installEventFilter(self)
         self.hide()
@@ -44,12 +47,12 @@ class KeyCard(QFrame):
     def __init__(self, over: QWidget, keys: Sequence[tuple[str, str]]) -> None:
         super().__init__(over)
         self._over = over
-        named(self, "stage_keys", "popup", said="Keys while presenting")
+        named(self, "stage_keys", "popup", said=HEADING)
         grid = zoomed(QGridLayout(), spacing=8)
         for line, (key, words) in enumerate(keys):
             grid.addWidget(label(key, "key"), line, 0, Qt.AlignmentFlag.AlignRight)
             grid.addWidget(label(words, "caption"), line, 1)
-        self.setLayout(zoomed(column(label("Keys while presenting", "scene"), grid, spacing=12), (24, 16, 24, 20)))
+        self.setLayout(zoomed(column(label(HEADING, "scene"), grid, spacing=12), (24, 16, 24, 20)))
         self.setAccessibleDescription(", ".join(f"{key}: {words}" for key, words in keys))
         self.hide()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray
 
+from app.language import tr
 from app.play.layout import LAYOUT_VERSION
 from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
@@ -54,7 +55,7 @@ class Kept:
             session.server,
             compare.setup.choice,
             bridge.trace if bridge.requests else None,
-            session.run_file or Path("the session before"),
+            session.run_file or Path(tr("the session before")),
             play.composer.draft().file,
             play.composer.file_name,
             play.composer.count.value(),

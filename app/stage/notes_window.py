@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
+from app.language import tr
 from app.stage.tour import Tour
 from app.ui.controls import button
 from app.ui.labels import Hairline, label
@@ -13,7 +14,8 @@ from app.ui.layouts import Scrolled, column, named, row
 from app.ui.zoomed import zoomed
 
 FIRST_SIZE = 900, 640
-NO_SCENE = "No scene is on: a number key begins one."
+TITLE = tr("Speaker's notes")
+NO_SCENE = tr("No scene is on: a number key begins one.")
 
 
 def _told(role: str, name: str) -> QLabel:
@@ -34,13 +36,13 @@ class NotesWindow(QWidget):
 
     def __init__(self, beside: QWidget) -> None:
         super().__init__(beside, Qt.WindowType.Window)
-        named(self, "notes_window", "page", said="Speaker's notes")
-        self.setWindowTitle("Speaker's notes")
+        named(self, "notes_window", "page", said=TITLE)
+        self.setWindowTitle(TITLE)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._beside, self._since = beside, monotonic()
         self._tour: Tour | None = None
         self.clock, self.elapsed = label("", "scene", "notes_clock"), label("", "scene", "notes_elapsed")
-        restart = button("notes_restart", "From 0:00", self.restart, role="quiet", tip="The talk begins now")
+        restart = button("notes_restart", tr("From 0:00"), self.restart, role="quiet", tip=tr("The talk begins now"))
         self.number = label("", "secondary", "notes_number")
         self.title = _told("scene", "notes_title")
         self.notes, self.pointed = _told("caption", "notes_words"), _told("pointed", "notes_pointed")
@@ -82,13 +84,15 @@ class NotesWindow(QWidget):
         tour = self._tour
         scene = tour.scene if tour is not None and tour.number >= 0 else None
         after = tour.scenes[tour.number + 1 : tour.number + 2] if tour is not None and scene is not None else ()
-        self.number.setText(f"{tour.number + 1} of {len(tour.scenes)}" if tour is not None and scene else "")
+        place = tr("{n} of {all}", n=tour.number + 1, all=len(tour.scenes)) if tour is not None and scene else ""
+        self.number.setText(place)
         self.title.setText(scene.title if scene else NO_SCENE)
         self.pointed.setText(tour.words if tour is not None and scene else "")
         self.notes.setText((scene.notes or scene.caption) if scene else "")
         self.question.setText(scene.question if scene else "")
         self.answer.setText(scene.answer if scene else "")
-        self.then.setText(f"Next: {after[0].title}" if after else "The last scene." if scene else "")
+        last = tr("The last scene.") if scene else ""
+        self.then.setText(tr("Next: {title}", title=after[0].title) if after else last)
         self.first.setText(after[0].caption if after else "")
         for each in (self.pointed, self.notes, self.question, self.answer, self.then, self.first):
             each.setVisible(bool(each.text()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from app.language import tr
 from app.stage.stage import Stage
 from app.words import duration
 
@@ -43,7 +44,9 @@ class Pace:
             scope.speed = speed
             scope.seek(scope.origin)
             scope.toggle()
-        return f"slow motion: {duration(length)} in {SLOW[stroke - 1]:.0f} s" if stroke else "as fast as it was"
+        if not stroke:
+            return tr("as fast as it was")
+        return tr("slow motion: {length} in {seconds:.0f} s", length=duration(length), seconds=SLOW[stroke - 1])
 
     def toggle(self) -> None:
         """Plays on, or pauses."""

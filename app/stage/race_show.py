@@ -7,6 +7,7 @@ from app.compare.page import ComparePage
 from app.compare.race.lane_show import LaneState
 from app.compare.race.session import SPEEDS
 from app.inside.insights import INSIGHTS
+from app.language import tr
 from app.session.lessee import Phase
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene
@@ -46,7 +47,7 @@ class RaceShow:
             return ""
         demo = ModelSpec()
         if not session.holds(demo) and not await session.load(demo):
-            return f"{sentence(demo.source)} could not be loaded"
+            return tr("{model} could not be loaded", model=sentence(demo.source))
         page.setup.take(self._choice)
         refused: list[str] = []
         page.race.refused.connect(refuse := lambda words, requests_run: refused.append(words))

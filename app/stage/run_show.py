@@ -8,6 +8,7 @@ from time import perf_counter
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.play.layout import AREAS, FOOT, RIGHT, WIDE
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
@@ -77,13 +78,13 @@ class RunShow:
         if given_up():
             return ""
         if not session.holds(lane.spec) and not await session.load(lane.spec, lane.config):
-            return f"{sentence(lane.spec.source)} could not be loaded"
+            return tr("{model} could not be loaded", model=sentence(lane.spec.source))
         try:
             workload = await self._read_workload()
         except InvalidInput as error:
             return str(error)
         if given_up() or not await session.begin(self._sized()):
-            return "" if given_up() else "the engine did not take these settings"
+            return "" if given_up() else tr("the engine did not take these settings")
         refused: list[str] = []
         session.submit_failed.connect(refuse := refused.append)
         try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.language import tr
 from app.stage.caption_bar import CaptionBar
 from app.stage.figures import filled
 from app.stage.kept import Kept
@@ -23,11 +24,11 @@ from engine.jobs import engine_missing
 TICK_MS = 50
 NOWHERE = -2  # no point, and not the time before the first either
 NEAR = 1e-6  # of a share: what rounding may take from a moment
-LIVE = "live: it is being played now"
-AGAIN = "played once more, slowly"
-READING = "its recording is being read"
-HELD = "Space plays on"
-TRYING = "the controls are yours"
+LIVE = tr("live: it is being played now")
+AGAIN = tr("played once more, slowly")
+READING = tr("its recording is being read")
+HELD = tr("Space plays on")
+TRYING = tr("the controls are yours")
 
 
 class Tour(QObject):
@@ -156,7 +157,7 @@ class Tour(QObject):
         self.live = False
         if why and not self._given_up():
             self._bar.say("")
-            self._bar.point(f"This scene could not be played. {sentence(why)}")
+            self._bar.point(tr("This scene could not be played. {why}", why=sentence(why)))
         if why or self._given_up():
             return
         traces = show.traces()

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject
 
+from app.language import tr
 from app.play.streams.cards import StreamCards
 from app.playback.bridge import Bridge
 from app.ui import theme
 from app.ui.controls import button
 
-TIP = "How inference works, in short scenes of real runs: from the KV cache to speculation"
+TIP = tr("How inference works, in short scenes of real runs: from the KV cache to speculation")
 BELOW, FOOT = 28, 8  # pixels of the design: how far below the middle it stands, and the least room under it
 
 
@@ -19,7 +20,7 @@ class TourCard(QObject):
     def __init__(self, cards: StreamCards, bridge: Bridge, act: Callable[[], object]) -> None:
         super().__init__(cards)
         self._cards, self._bridge = cards, bridge
-        self.button = button("take_tour", "Take the tour", lambda checked=False: act(), tip=TIP)
+        self.button = button("take_tour", tr("Take the tour"), lambda checked=False: act(), tip=TIP)
         self.button.setParent(cards)
         cards.installEventFilter(self)
         bridge.records_arrived.connect(self.place)

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 
+from app.language import tr
 from app.ui.controls import button
 from app.ui.labels import label, set_role
 from app.ui.layouts import column, fill, named
 
 Action = tuple[str, Callable[[], object]]
-DISMISS = "Dismiss"
+DISMISS = tr("Dismiss")
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
@@ -29,7 +30,7 @@ class Banner(QFrame):
         for words in (self.title, self.text):
             words.setWordWrap(True)
             words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.copy = button("banner_copy", "Copy details", self._on_copy, role="quiet")
+        self.copy = button("banner_copy", tr("Copy details"), self._on_copy, role="quiet")
         self.close_button = button("banner_close", DISMISS, self._on_dismiss, role="quiet")
         self.action = button("banner_action", "", self._on_action, role="primary")
         told = (self._mark, (column(self.title, self.text, spacing=2), 1))
@@ -64,7 +65,7 @@ class Banner(QFrame):
         words, self._dismiss = dismiss or (DISMISS, None)
         self.close_button.setText(words)
         self.close_button.setAccessibleName(words)
-        self.setAccessibleName(f"{level}: {title}. {text}")
+        self.setAccessibleName(_said(level, title, text))
         self.show()
 
     def _on_action(self) -> None:
@@ -81,3 +82,13 @@ class Banner(QFrame):
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(f"{self.title.text()}\n{self.text.text()}\n\n{self._details}".strip())
+
+
+def _said(level: str, title: str, text: str) -> str:
+    match level:
+        case "error":
+            return tr("error: {title}. {text}", title=title, text=text)
+        case "warning":
+            return tr("warning: {title}. {text}", title=title, text=text)
+        case _:
+            return tr("info: {title}. {text}", title=title, text=text)

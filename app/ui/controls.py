@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.ui import theme
 from app.ui.layouts import fill, named
 from app.ui.zoomed import sized
@@ -219,7 +220,7 @@ class SliderValue(QWidget):
         super().__init__()
         self._low, self._high, self._log = low, high, logarithmic
         self.setAccessibleName(text)
-        self.slider = _Bar(f"{name}_slider", f"{text}, slider", self.STEPS)
+        self.slider = _Bar(f"{name}_slider", tr("{title}, slider", title=text), self.STEPS)
         self.slider.setPageStep(self.STEPS // 10)
         self.slider.setMinimumWidth(40)
         self.box = sized(named(_Value(), name, said=text), width=52)

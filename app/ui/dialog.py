@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QPushButton, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.ui import theme
 from app.ui.layouts import fill, row
 
@@ -19,7 +20,7 @@ class Dialog(QDialog):
         self.column = fill(QVBoxLayout(self), margins=(24, 20, 24, 16), spacing=12)
 
     def add_close(self) -> None:
-        close = QPushButton("Close")
+        close = QPushButton(tr("Close"))
         close.setDefault(True)
         close.clicked.connect(self.accept)
         fill(self.column, 8, row(None, close), margins=None)

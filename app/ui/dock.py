@@ -4,6 +4,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
+from app.language import tr
 from app.ui import theme
 from app.ui.layouts import column, fill, named, panel
 
@@ -11,8 +12,8 @@ from app.ui.layouts import column, fill, named, panel
 class _Close(QAbstractButton):
     def __init__(self, title: str) -> None:
         super().__init__()
-        self.setAccessibleName(f"Close {title}")
-        self.setToolTip(f"Close {title}; the menu brings it back")
+        self.setAccessibleName(tr("Close {title}", title=title))
+        self.setToolTip(tr("Close {title}; the menu brings it back", title=title))
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 

@@ -10,6 +10,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 from app import storage
+from app.language import tr
 from app.ui import theme
 
 FOLDER = "export/folder"
@@ -63,8 +64,8 @@ def picture_entries(widget: Callable[[], QWidget], title: str, *, on_panel: bool
         return theme.current().panel if on_panel else None
 
     return [
-        Entry("Picture", ".png", lambda path: write_picture(widget(), path, ground())),
-        Entry("Drawing", ".svg", lambda path: write_drawing(widget(), path, title, ground())),
+        Entry(tr("Picture"), ".png", lambda path: write_picture(widget(), path, ground())),
+        Entry(tr("Drawing"), ".svg", lambda path: write_drawing(widget(), path, title, ground())),
     ]
 
 
@@ -97,7 +98,7 @@ class ExportMenu(QMenu):
         if not own:
             for entry in entries:
                 if entry.text is not None:
-                    self._add(f"Copy as {entry.kind}", self.copy, entry.kind)
+                    self._add(tr("Copy as {kind}", kind=entry.kind), self.copy, entry.kind)
         self.addSeparator()
         for entry in entries if each else entries[:1]:
             self._add(f"{each} {entry.short} …" if each else f"{title} …", self.ask, entry.kind)
@@ -110,7 +111,7 @@ class ExportMenu(QMenu):
         text = next(entry.text for entry in self._entries if entry.kind == kind)
         if text is not None and self._ready():
             QGuiApplication.clipboard().setText(text())
-            self.done.emit(f"The table was copied as {kind}.")
+            self.done.emit(tr("The table was copied as {kind}.", kind=kind))
 
     def ask(self, kind: str) -> None:
         """Asks where to save; the file's ending says how."""
@@ -137,10 +138,10 @@ class ExportMenu(QMenu):
             entry.write(path)
         except OSError as error:
             endings = ", ".join(each.ending for each in self._entries)
-            why = error.strerror or f"{error}; choose a name that ends with {endings}"
-            self.failed.emit(f"{self._what} was not saved to {path}: {why}.")
+            why = error.strerror or tr("{error}; choose a name that ends with {endings}", error=error, endings=endings)
+            self.failed.emit(tr("{what} was not saved to {path}: {why}.", what=self._what, path=path, why=why))
         else:
-            self.done.emit(f"{self._what} was saved to {path}.")
+            self.done.emit(tr("{what} was saved to {path}.", what=self._what, path=path))
 
     def _on_show(self) -> None:
         ready = self._ready()
@@ -150,7 +151,7 @@ class ExportMenu(QMenu):
 
 def table_menu(parent: QWidget, table: Callable[[], Table | None], stem: str) -> ExportMenu:
     """The menu of what is a table and nothing else."""
-    title, what = "Save the table", "The table"
+    title, what = tr("Save the table"), tr("The table")
     return ExportMenu(
         parent, table_entries(table), title=title, what=what, stem=stem, ready=lambda: table() is not None
     )
@@ -165,7 +166,7 @@ def write_picture(widget: QWidget, path: Path, ground: QColor | None = None) -> 
     pixmap.fill(ground if ground is not None else Qt.GlobalColor.transparent)
     _render(widget, pixmap, margin, ground)
     if not pixmap.save(str(path)):
-        raise OSError("no picture can be written there")
+        raise OSError(tr("no picture can be written there"))
 
 
 def write_drawing(widget: QWidget, path: Path, title: str, ground: QColor | None = None) -> None:

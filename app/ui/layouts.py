@@ -53,11 +53,11 @@ def panel(layout: QLayout, role: str = "panel") -> QFrame:
 
 
 class Scrolled(QScrollArea):
-    """A `sheet` with a layout on it, which scrolls where there is too little room."""
+    """A `sheet` with a layout on it, which scrolls where there is too little room; `said` is for screen readers."""
 
-    def __init__(self, layout: QLayout, name: str = "") -> None:
+    def __init__(self, layout: QLayout, name: str = "", said: str = "") -> None:
         super().__init__()
-        named(self, name, said=name.removesuffix("_scroll").replace("_", " "))
+        named(self, name, said=said or name.removesuffix("_scroll").replace("_", " "))
         self.setWidgetResizable(True)
         self.sheet = held(layout, "sheet")
         self.setWidget(self.sheet)

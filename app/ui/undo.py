@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence, QUndoCommand, QUndoStack
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.ui.banner import Action
 from engine import InvalidInput
 
@@ -46,18 +47,19 @@ class UndoStack(QUndoStack):
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self.setUndoLimit(MOST)
-        undo = self._action(window, "Undo", self.undo, self.undoTextChanged, self.canUndoChanged, "Ctrl+Z")
-        redo = self._action(window, "Redo", self.redo, self.redoTextChanged, self.canRedoChanged, "Ctrl+Shift+Z")
+        undo = self._action(window, self.undo, self.canUndoChanged, "Ctrl+Z")
+        redo = self._action(window, self.redo, self.canRedoChanged, "Ctrl+Shift+Z")
+        undo.setText(tr("Undo"))
+        redo.setText(tr("Redo"))
+        self.undoTextChanged.connect(lambda what: undo.setText(tr("Undo: {what}", what=what) if what else tr("Undo")))
+        self.redoTextChanged.connect(lambda what: redo.setText(tr("Redo: {what}", what=what) if what else tr("Redo")))
         self.actions: list[QAction] = [undo, redo]
 
-    def _action(
-        self, window: QWidget, name: str, act: Act, told: SignalInstance, can: SignalInstance, keys: str
-    ) -> QAction:
-        action = QAction(name, window)
+    def _action(self, window: QWidget, act: Act, can: SignalInstance, keys: str) -> QAction:
+        action = QAction(window)
         action.setShortcut(QKeySequence(keys))
         action.setEnabled(False)
         action.triggered.connect(lambda checked=False: act())
-        told.connect(lambda words: action.setText(f"{name}: {words}" if words else name))
         can.connect(action.setEnabled)
         window.addAction(action)
         return action
@@ -67,4 +69,4 @@ class UndoStack(QUndoStack):
         nothing else."""
         self.push(_Change(words, undo, redo, self.failed.emit))
         place = self.index()
-        return "Undo", lambda: self.undo() if self.index() == place else None
+        return tr("Undo"), lambda: self.undo() if self.index() == place else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMainWindow, QMenu
 from app import storage
 from app.desktop.command_palette import CommandPalette
 from app.desktop.shortcuts import Group, Shortcut, ShortcutsDialog, of_actions
+from app.language import tr
 from app.preferences import THEME, ZOOM
 from app.ui import theme
 from app.ui.prompt_edit import HISTORY_KEYS
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
     from app.desktop.settings.setting import Section
 
 
+def page_action(title: str) -> str:
+    """What going to a page is called, and so are the keys of that page."""
+    return tr("{page} page", page=title)
+
+
 class WindowActions(QObject):
     """Keeps `all` of them in the order in which the palette shows them, and does what needs no page: theme, zoom, full
     screen, settings, help."""
 
-    def __init__(self, window: QMainWindow, pages: Pages, names: Sequence[str]) -> None:
-        """`names` are those of the pages, in their order."""
+    def __init__(self, window: QMainWindow, pages: Pages, titles: Mapping[str, str]) -> None:
+        """`titles` of the pages by the names that settings keep, in their order."""
         super().__init__(window)
-        self._window, self._pages, self._names = window, pages, names
+        self._window, self._pages, self._titles = window, pages, titles
         self._palette = CommandPalette(window)
         self.all: list[QAction] = []
-        self.help = QMenu("Help", window)
+        self.help = QMenu(tr("Help"), window)
         theme.changes.theme_changed.connect(self._on_theme)
 
     def add(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
@@ -57,20 +63,22 @@ class WindowActions(QObject):
         return action
 
     def add_appearance(self) -> None:
-        self._search = self.add("Search actions …", self.search, "Ctrl+Shift+P")
-        self.settings = self.add("Settings …", self.show_settings, "Ctrl+,")
-        self.add("Larger", lambda: self._step_zoom(1), "Ctrl++", "Ctrl+=")
-        self.add("Smaller", lambda: self._step_zoom(-1), "Ctrl+-")
-        self.add("Normal size", lambda: theme.set_zoom(1.0), "Ctrl+0")
-        self.add("Dark theme", lambda: theme.set_theme("dark"))
-        self.add("Light theme", lambda: theme.set_theme("light"))
-        self.add("Theme of the system", lambda: theme.set_theme("system"))
+        self._search = self.add(tr("Search actions …"), self.search, "Ctrl+Shift+P")
+        self.settings = self.add(tr("Settings …"), self.show_settings, "Ctrl+,")
+        self.add(tr("Larger"), lambda: self._step_zoom(1), "Ctrl++", "Ctrl+=")
+        self.add(tr("Smaller"), lambda: self._step_zoom(-1), "Ctrl+-")
+        self.add(tr("Normal size"), lambda: theme.set_zoom(1.0), "Ctrl+0")
+        self.add(tr("Dark theme"), lambda: theme.set_theme("dark"))
+        self.add(tr("Light theme"), lambda: theme.set_theme("light"))
+        self.add(tr("Theme of the system"), lambda: theme.set_theme("system"))
 
     def add_window(self) -> None:
-        self.full_screen = self.add("Full screen", self._on_full_screen, "F11")
-        self.add("Show the folder of runs", self._on_runs_folder)
-        self.add_help("Keyboard shortcuts", lambda: ShortcutsDialog(self._window, self.key_groups()).open(), "F1", "?")
-        self.quit = self.add("Quit", self._window.close, "Ctrl+Q")
+        self.full_screen = self.add(tr("Full screen"), self._on_full_screen, "F11")
+        self.add(tr("Show the folder of runs"), self._on_runs_folder)
+        self.add_help(
+            tr("Keyboard shortcuts"), lambda: ShortcutsDialog(self._window, self.key_groups()).open(), "F1", "?"
+        )
+        self.quit = self.add(tr("Quit"), self._window.close, "Ctrl+Q")
 
     def search(self) -> None:
         """Opens the palette."""
@@ -81,7 +89,9 @@ class WindowActions(QObject):
         """Each setting by its name, for the palette."""
         for section in self._sections():
             for setting in section.settings:
-                self.tell(f"Setting: {setting.title}", "", partial(self.show_settings, setting.preference.key))
+                self.tell(
+                    tr("Setting: {title}", title=setting.title), "", partial(self.show_settings, setting.preference.key)
+                )
 
     def show_settings(self, key: str = "") -> None:
         """The dialog; with the key of a setting, at that one."""
@@ -95,7 +105,7 @@ class WindowActions(QObject):
     def _sections(self) -> list[Section]:
         from app.desktop.settings.sections import sections
 
-        return sections(self._names)
+        return sections(self._titles)
 
     def key_groups(self) -> list[Group]:
         """Every key of the window, by the place where it is heard."""
@@ -107,11 +117,14 @@ class WindowActions(QObject):
         elsewhere = [action for action in self.all if action not in heard]  # a panel hears their keys
         timeline = tuple(Shortcut(key.words, key.keys) for key in KEYS)
         return [
-            of_actions("Everywhere", self._window.actions()),
-            *(of_actions(f"{name} page", page.actions()) for name, page in zip(self._names, pages, strict=True)),
-            of_actions("Where a run is on show, outside of texts", elsewhere),
-            Group("Timeline, when it has the focus", timeline),
-            Group("Prompt", (Shortcut("Walk through sent prompts", HISTORY_KEYS),)),
+            of_actions(tr("Everywhere"), self._window.actions()),
+            *(
+                of_actions(page_action(title), page.actions())
+                for title, page in zip(self._titles.values(), pages, strict=True)
+            ),
+            of_actions(tr("Where a run is on show, outside of texts"), elsewhere),
+            Group(tr("Timeline, when it has the focus"), timeline),
+            Group(tr("Prompt"), (Shortcut(tr("Walk through sent prompts"), HISTORY_KEYS),)),
         ]
 
     def _step_zoom(self, by: int) -> None:

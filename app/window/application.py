@@ -12,13 +12,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import qasync
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QLibraryInfo, QTimer, QTranslator
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 import resources
 from app import preferences, storage
 from app.desktop.settings.applied import Applied
+from app.language import spoken
 from app.playback.bridge import Bridge
 from app.preferences import KEEP_LOG
 from app.reports.facts import facts_text
@@ -48,8 +49,17 @@ def make_application() -> QApplication:
     app.setQuitOnLastWindowClosed(False)
     if app.findChild(Applied) is None:
         Applied(app)
+    if spoken() != "en" and app.findChild(QTranslator) is None:
+        _translate_qt(app)
     style_sheet.apply(app)
     return app
+
+
+def _translate_qt(app: QApplication) -> None:
+    """Qt's own words, of its dialogs and of keys, in the language that is spoken."""
+    translator = QTranslator(app)
+    if translator.load(f"qtbase_{spoken()}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
+        app.installTranslator(translator)
 
 
 def settle() -> None:

@@ -2,6 +2,7 @@
 
 from app import storage
 from app.desktop.welcome import Way, Welcome
+from app.language import tr
 from app.preferences import FIRST_MODEL
 from app.session.recent_models import last_loaded
 from app.window.main_window import MainWindow
@@ -15,12 +16,24 @@ def greet(window: MainWindow, first: bool = True) -> Welcome:
     `first` is False."""
     page = window.page
     ways: list[Way] = [
-        ("Take the tour", "Sixteen short scenes of real runs, from the KV cache to speculation.", window.touring.ask),
-        ("Prompt the demo model", "It tells small stories, 64 at once if you like.", page.composer.prompt.setFocus),
-        ("Open my model …", "A folder with a config.json; the Models page has the hub.", page.model.choose_folder),
+        (
+            tr("Take the tour"),
+            tr("Sixteen short scenes of real runs, from the KV cache to speculation."),
+            window.touring.ask,
+        ),
+        (
+            tr("Prompt the demo model"),
+            tr("It tells small stories, 64 at once if you like."),
+            page.composer.prompt.setFocus,
+        ),
+        (
+            tr("Open my model …"),
+            tr("A folder with a config.json; the Models page has the hub."),
+            page.model.choose_folder,
+        ),
     ]
     welcome = Welcome(window, ways, page.composer.prompt)
-    window.window_actions.add_help("Welcome", welcome.open)
+    window.window_actions.add_help(tr("Welcome"), welcome.open)
     if first and not storage.settings().value(WELCOMED):
         welcome.open()
     storage.settings().setValue(WELCOMED, True)

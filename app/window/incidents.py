@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QBoxLayout
 
+from app.language import tr
 from app.preferences import KEEP_LOG
 from app.reports.reporting import Reports
 from app.reports.unexpected import Mishap
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from app.desktop.log_window import LogWindow
 
 log = logging.getLogger("window")
-KEPT = "The window goes on. Texts and runs so far are kept."
+KEPT = tr("The window goes on. Texts and runs so far are kept.")
 
 
 def show_folder(folder: Path) -> None:
@@ -43,7 +44,7 @@ class Incidents(QObject):
         layout = central.layout() if central is not None else None
         assert isinstance(layout, QBoxLayout)
         layout.insertWidget(layout.indexOf(window.banner), self.banner)
-        window.window_actions.add_help("Log …", self.show_log)
+        window.window_actions.add_help(tr("Log …"), self.show_log)
         session = window.session
         session.load_failed.connect(self._on_load_failed)
         session.notice_raised.connect(lambda words: log.warning("%s", words))
@@ -71,9 +72,10 @@ class Incidents(QObject):
         self._log_window = None
 
     def _on_mishap(self, mishap: Mishap) -> None:
-        again = f" It has happened {mishap.count:,} times." if mishap.count > 1 else ""
-        title, show = f"Something went wrong: {mishap.title}", ("Show the log", self.show_log)
-        self.banner.tell("error", title, f"{mishap.notes} {KEPT}{again}".strip(), details=mishap.details, action=show)
+        again = tr("It has happened {count:,} times.", count=mishap.count) if mishap.count > 1 else ""
+        title, show = tr("Something went wrong: {what}", what=mishap.title), (tr("Show the log"), self.show_log)
+        words = " ".join(filter(None, (mishap.notes, KEPT, again)))
+        self.banner.tell("error", title, words, details=mishap.details, action=show)
 
     def _on_load_failed(self, words: str) -> None:
         if words:
@@ -87,15 +89,21 @@ class Incidents(QObject):
     def _tell_crashes(self) -> None:
         crashes = self._reports.crashes
         last = crashes[-1]
-        when = strftime("%d %B at %H:%M", localtime(last.ended)).lstrip("0")
-        more = f", and {len(crashes) - 1:,} more such ends" if len(crashes) > 1 else ""
+        when = strftime(tr("%d %B at %H:%M"), localtime(last.ended)).lstrip("0")
+        title = tr("Batchscope ended unexpectedly on {when}", when=when)
+        if len(crashes) > 1:
+            title = tr(
+                "Batchscope ended unexpectedly on {when}, and {more:,} more such ends", when=when, more=len(crashes) - 1
+            )
         self.banner.tell(
             "warning",
-            f"Batchscope ended unexpectedly on {when}{more}",
-            f"{last.why}. Runs were kept up to then. A report was left on this machine; it is sent nowhere.",
+            title,
+            tr(
+                "{why}. Runs were kept up to then. A report was left on this machine; it is sent nowhere.", why=last.why
+            ),
             details="\n\n".join(crash.text for crash in crashes),
-            action=("Show", self._on_show),
-            dismiss=("Forget", self._on_forget),
+            action=(tr("Show"), self._on_show),
+            dismiss=(tr("Forget"), self._on_forget),
         )
 
     def _on_show(self) -> None:

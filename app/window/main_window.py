@@ -27,11 +27,12 @@ from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
-from app.window.actions import WindowActions
+from app.window.actions import WindowActions, page_action
 from app.window.chat_requests import ChatRequests
 from app.window.export.run_export import RunExport
 from app.window.new_session import NewSession
 from app.window.notices import Notices
+from app.window.page_name import PAGES
 from app.window.pages import Pages
 from app.window.presenting import Presenting
 from app.window.saved_runs import SavedRuns
@@ -56,7 +57,6 @@ FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY = "window/page"
 PLAY, CHAT, COMPARE, RUNS, MODELS = range(5)
-PAGES = tuple((name, f"Ctrl+{i}") for i, name in enumerate(("Play", "Chat", "Compare", "Runs", "Models"), 1))
 
 
 class MainWindow(QMainWindow):
@@ -96,7 +96,7 @@ class MainWindow(QMainWindow):
         self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
         shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
         self.setCentralWidget(held(column(*shown, spacing=0), "page"))
-        self.window_actions = WindowActions(self, self.pages, [name for name, _ in PAGES])
+        self.window_actions = WindowActions(self, self.pages, {page.name: page.title for page in PAGES})
         self.layout_kept = WindowLayout(self, self.page, self.banner, QRect(QPoint(0, 0), QSize(*FIRST_SIZE)))
         self.commands = self.window_actions.all
         self._make_actions()
@@ -120,7 +120,7 @@ class MainWindow(QMainWindow):
             self.page.complete()
             self.window_actions.add_settings()
             self.fill_menu()
-            names = [name for name, _ in PAGES]
+            names = [page.name for page in PAGES]
             kept = storage.settings().value(PAGE_KEY) if FIRST_PAGE.value == "last" else FIRST_PAGE.value
             if kept in names[COMPARE:]:
                 self.show_page(names.index(kept))
@@ -142,34 +142,33 @@ class MainWindow(QMainWindow):
         for own in (composer.send_action, composer.stop_action):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
-        add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
-        add(f"{PAGES[CHAT][0]} page", lambda: self.show_page(CHAT), PAGES[CHAT][1])
-        add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
-        add(f"{PAGES[RUNS][0]} page", lambda: self.show_page(RUNS), PAGES[RUNS][1])
-        self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
-        runs_models = [self.models_action, add("Search for a model …", self._on_find_model)]
-        add("Stop, or cancel the load", self._on_escape, "Esc")
+        go = [add(page_action(page.title), partial(self.show_page, i), page.keys) for i, page in enumerate(PAGES)]
+        self.models_action = go[MODELS]
+        runs_models = [self.models_action, add(tr("Search for a model …"), self._on_find_model)]
+        add(tr("Stop, or cancel the load"), self._on_escape, "Esc")
         self.commands += self.undo.actions
-        self.new_action = add("New session", self.new_session.ask, "Ctrl+Shift+N")
-        self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
-        self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
-        self.live_action = add("Back from the saved run to the engine", self.runs.close)
+        self.new_action = add(tr("New session"), self.new_session.ask, "Ctrl+Shift+N")
+        self.open_action = add(tr("Open a model, a run, a prompt file or a workload …"), self._on_open, "Ctrl+O")
+        self.run_action = add(tr("Open a saved run or race …"), lambda: self.runs.ask(self, self.open_path))
+        self.live_action = add(tr("Back from the saved run to the engine"), self.runs.close)
         self.live_action.setEnabled(False)
         self.export_actions = [add(words, ask) for words, ask in self.exports.actions()]
-        runs_models.append(add("Open a model folder …", model.choose_folder))
-        add("Take prompts from a file …", composer.choose_file)
-        load_demo = add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
-        self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
-        add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
-        runs_models += [self.new_action, load_demo, add("Compress the prompt …", composer.ask_compression)]
-        self.tour_action = add("Take the tour", self.touring.ask)
+        runs_models.append(add(tr("Open a model folder …"), model.choose_folder))
+        add(tr("Take prompts from a file …"), composer.choose_file)
+        load_demo = add(
+            tr("Load the demo model"), lambda: session.start(session.load(ModelSpec("demo"), session.config))
+        )
+        self.unload_action = add(tr("Unload the model"), lambda: session.start(session.unload()))
+        add(tr("Write a prompt"), composer.prompt.setFocus, "Ctrl+L")
+        runs_models += [self.new_action, load_demo, add(tr("Compress the prompt …"), composer.ask_compression)]
+        self.tour_action = add(tr("Take the tour"), self.touring.ask)
         self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
-        self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self.reset_action = add("Put all panels back", self.page.put_panels_back)
+        self.inside_action = add(tr("See inside: all panels at once"), self._on_inside, "Ctrl+I")
+        self.reset_action = add(tr("Put all panels back"), self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
-        add("Put the window and its panels back as they were first", lambda: self.layout_kept.reset())
+        add(tr("Put the window and its panels back as they were first"), lambda: self.layout_kept.reset())
         self.window_actions.add_window()
         self.viewer.restrict(*runs_models, *map(self.top_bar.pages.button, (CHAT, MODELS)), composer.compress)
 
@@ -180,9 +179,9 @@ class MainWindow(QMainWindow):
         self.menu.clear()
         opened = self.new_action, self.models_action, self.open_action, self.run_action, self.live_action
         self.menu.addActions([*self.undo.actions, *opened, self.unload_action, self.tour_action])
-        self.menu.addMenu("Export the run").addActions(self.export_actions)
+        self.menu.addMenu(tr("Export the run")).addActions(self.export_actions)
         self.menu.addSeparator()
-        panels = self.menu.addMenu("Panels")
+        panels = self.menu.addMenu(tr("Panels"))
         panels.addActions(docks)
         scenes = self.touring.scenes()
         self.commands.extend(action for action in (*docks, *scenes.actions()) if action not in self.commands)
@@ -216,7 +215,9 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
-        self.undo.failed.connect(lambda words: self.banner.tell("warning", "That cannot be undone", sentence(words)))
+        self.undo.failed.connect(
+            lambda words: self.banner.tell("warning", tr("That cannot be undone"), sentence(words))
+        )
         self.pages.built.connect(self._on_page_built)
         self.pages.shown.connect(self._on_page_shown)
 
@@ -270,7 +271,7 @@ class MainWindow(QMainWindow):
 
     def _on_page_shown(self, index: int) -> None:
         self.top_bar.show_page(index)
-        storage.settings().setValue(PAGE_KEY, PAGES[index][0])
+        storage.settings().setValue(PAGE_KEY, PAGES[index].name)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -296,8 +297,9 @@ class MainWindow(QMainWindow):
         if self.compare is not None and self.compare.isVisible():
             self.compare.setup.choose_file(self.open_path)
             return
-        title = "Open a model (its config.json), a run, a race or a file of prompts"
-        filters = (f"Models, runs and prompts (*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS})", "All files (*)")
+        title = tr("Open a model (its config.json), a run, a race or a file of prompts")
+        endings = f"*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS}"
+        filters = tr("Models, runs and prompts ({endings})", endings=endings), tr("All files (*)")
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
     def _race(self) -> RaceSession | None:
@@ -347,8 +349,9 @@ class MainWindow(QMainWindow):
         self.runs.close()
         self.show_page(PLAY)
         where = "GPU" if card.device.startswith("cuda") else "CPU"
-        words = f"{held_words(card)} on the {where}. {PAGES[MODELS][1]} is the way back."
-        self.banner.tell("info", f"{model_words(card.source)} is loaded", words)
+        held, keys = held_words(card), PAGES[MODELS].native_keys
+        words = tr("{held} on the {device}. {keys} is the way back.", held=held, device=where, keys=keys)
+        self.banner.tell("info", tr("{model} is loaded", model=model_words(card.source)), words)
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
@@ -358,7 +361,7 @@ class MainWindow(QMainWindow):
 
     def _say_state(self) -> None:
         if self.runs.path is not None:
-            self.top_bar.status.say(f"saved run  ·  {run_words(self.bridge.trace.header)}")
+            self.top_bar.status.say(tr("saved run  ·  {run}", run=run_words(self.bridge.trace.header)))
         else:
             sweeps = self.compare is not None and self.compare.sweep.running
             self.top_bar.status.say(session_words(self.session, sweeps))
@@ -367,7 +370,8 @@ class MainWindow(QMainWindow):
         words = status.words
         if status.total and not status.counted:
             words = f"{status.stage} · {100 * status.done / status.total:.0f} %"
-        self.top_bar.status.say(f"loading {model_words(self.session.spec.source)} · {words}")
+        model = model_words(self.session.spec.source)
+        self.top_bar.status.say(tr("loading {model} · {progress}", model=model, progress=words))
 
     def _on_trace(self, trace: Trace) -> None:
         if self.runs.path is None:
@@ -376,7 +380,8 @@ class MainWindow(QMainWindow):
 
     def _on_load_failed(self, message: str) -> None:
         if message and not self.page.model.isVisible():
-            title = tr("The server was not reached") if self.page.model.serves else "The model was not loaded"
+            lost = self.page.model.serves
+            title = tr("The server was not reached") if lost else tr("The model was not loaded")
             self.banner.tell("error", title, sentence(message))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
+from app.language import tr
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.banner import Banner
@@ -34,14 +35,14 @@ class NewSession(QObject):
     def ask(self) -> None:
         """Not while requests run."""
         if self._runs.running:
-            words, stop = "A new session begins when they are done.", ("Stop them", self._session.stop)
-            self._banner.tell("warning", "Requests are running", words, action=stop)
+            words, stop = tr("A new session begins when they are done."), (tr("Stop them"), self._session.stop)
+            self._banner.tell("warning", tr("Requests are running"), words, action=stop)
         else:
             self._session.start(self._begin())
 
     async def _begin(self) -> None:
         session, runs, trace, saved = self._session, self._runs, self._bridge.trace, self._runs.path
-        file, texts = session.run_file or Path("the session before"), bool(self._bridge.requests)
+        file, texts = session.run_file or Path(tr("the session before")), bool(self._bridge.requests)
         runs.cancel()
         if not await session.begin(session.config):
             return
@@ -50,5 +51,7 @@ class NewSession(QObject):
         self._show_play()
         if saved is None and texts:  # a trace in the undo stack would stay in memory: its file is read again
             back = partial(runs.open, file) if file.is_file() else partial(runs.show, trace, file)
-            undo = self._undo.did("began a new session", back, runs.close)
-            self._banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
+            undo = self._undo.did(tr("began a new session"), back, runs.close)
+            self._banner.tell(
+                "info", tr("A new session"), tr("The one before is kept among the saved runs."), action=undo
+            )

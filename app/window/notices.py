@@ -3,6 +3,7 @@ and what the trace tells a person to know."""
 
 from PySide6.QtCore import QObject
 
+from app.language import tr, trn
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
@@ -35,7 +36,7 @@ class Notices(QObject):
             self._makes_room = False
             self._banner.hide()
         if self._restarts and state is SessionState.READY:
-            self._banner.tell("info", "The engine was started again", self._restarts)
+            self._banner.tell("info", tr("The engine was started again"), self._restarts)
         if state is not SessionState.LOADING:
             self._restarts = ""
 
@@ -45,21 +46,26 @@ class Notices(QObject):
         self._banner.tell("info", sentence(words), "")
 
     def _on_restarts(self, error: str) -> None:
-        self._restarts = f"{sentence(error)}. The requests that ran have ended. All texts so far were kept."
-        self._banner.tell("warning", "The engine is being started again", self._restarts)
+        self._restarts = tr("{why}. The requests that ran have ended. All texts so far were kept.", why=sentence(error))
+        self._banner.tell("warning", tr("The engine is being started again"), self._restarts)
 
     def _on_died(self, error: str) -> None:
         shown = {} if self._runs.path is not None else self._bridge.requests  # a saved run's were not cut
         cut = sum(view.ended is None or view.error != "" for view in shown.values())
-        kept = "All texts so far were kept"
+        kept = tr("{why}. All texts so far were kept.", why=sentence(error))
         if cut:
-            kept += f", also those of the {cut:,} requests that were running" if cut > 1 else ", also the one under way"
+            kept = trn(
+                "{why}. All texts so far were kept, also the one under way.",
+                "{why}. All texts so far were kept, also those of the {count:,} requests that were running.",
+                cut,
+                why=sentence(error),
+            )
         self._banner.tell(
             "error",
-            "The engine has stopped",
-            f"{sentence(error)}. {kept}.",
-            details=f"run file: {self._session.run_file}\n\n{self._session.stacks}".strip(),
-            action=("Restart", lambda: self._session.start(self._session.restart())),
+            tr("The engine has stopped"),
+            kept,
+            details="\n\n".join((tr("run file: {file}", file=self._session.run_file), self._session.stacks)).strip(),
+            action=(tr("Restart"), lambda: self._session.start(self._session.restart())),
         )
 
     def _on_records(self, records: list[Record]) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from app import storage
 from app.inside.insights import INSIGHTS
+from app.language import tr
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
 from app.session.session import Session
@@ -48,7 +49,7 @@ class RunPictures:
         while self._bridge.behind:
             QTest.qWait(1)
         self.scope = self._bridge.scope
-        self.window.top_bar.status.say(f"saved run  ·  {run_words(trace.header)}")
+        self.window.top_bar.status.say(tr("saved run  ·  {run}", run=run_words(trace.header)))
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QMainWindow, QWidget
 
+from app.language import tr
 from app.stage.curtain import Curtain, KeyCard
 from app.stage.notes_window import NotesWindow
 from app.stage.pace import Pace
@@ -19,16 +20,16 @@ from app.window.touring import Touring
 
 TYPED_MS = 800  # after which a 1 is scene 1, and no longer the beginning of 12
 KEYS = (
-    ("Page down  →", "the next scene"),
-    ("Page up  ←", "the scene before"),
-    ("1 … 9, 0, 12", "scene of that number; 0 is 10"),
-    ("Space", "play, pause"),
-    ("S", "slow motion: in 20 s, in 60 s"),
-    ("Q", "the question, then its answer"),
-    ("N", "speaker's notes, in a window of their own"),
-    ("B", "black, and back"),
-    ("?", "these keys"),
-    ("F5  Esc", "the end of presenting"),
+    (tr("Page down  →"), tr("the next scene")),
+    (tr("Page up  ←"), tr("the scene before")),
+    ("1 … 9, 0, 12", tr("scene of that number; 0 is 10")),
+    (tr("Space"), tr("play, pause")),
+    ("S", tr("slow motion: in 20 s, in 60 s")),
+    ("Q", tr("the question, then its answer")),
+    ("N", tr("speaker's notes, in a window of their own")),
+    ("B", tr("black, and back")),
+    ("?", tr("these keys")),
+    (tr("F5  Esc"), tr("the end of presenting")),
 )
 
 
@@ -56,7 +57,7 @@ class Presenting(QObject):
 
     def actions(self) -> list[tuple[str, Callable[[], object], str]]:
         """What a person can ask for: words, what it does, its key."""
-        return [("Present in full screen", self.toggle, "F5"), ("Speaker's notes", self.show_notes, "Shift+F5")]
+        return [(tr("Present in full screen"), self.toggle, "F5"), (tr("Speaker's notes"), self.show_notes, "Shift+F5")]
 
     def toggle(self) -> None:
         if self.on:

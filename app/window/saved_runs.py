@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.language import tr
 from app.playback.bridge import Bridge
 from app.session.engine_lease import Report
 from app.session.load_progress import LoadStatus
@@ -35,7 +36,7 @@ def read(path: Path, trace: Trace, report: Report, cancelled: threading.Event) -
 
     load_trace(path, tell, cancelled, trace)
     if not trace.records:
-        raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
+        raise InvalidInput(tr("{path} holds no record: nothing was written before its run ended", path=path))
     return trace
 
 
@@ -65,14 +66,14 @@ class SavedRuns(QObject):
 
     def ask(self, parent: QWidget, take: Callable[[str], object]) -> None:
         """Lets a person choose one, or a race."""
-        filters = f"Runs and races (*{RUN_SUFFIX} *{RACE_SUFFIX})", "All files (*)"
-        ask_path(parent, "run_dialog", "Open a saved run or race", storage.runs(), take, filters)
+        filters = tr("Runs and races ({endings})", endings=f"*{RUN_SUFFIX} *{RACE_SUFFIX}"), tr("All files (*)")
+        ask_path(parent, "run_dialog", tr("Open a saved run or race"), storage.runs(), take, filters)
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
         if self._session.state is SessionState.LEASED or self.running:
-            words, stop = "A saved run can be shown when they are done.", ("Stop them", self._session.stop)
-            self._banner.tell("warning", "Requests are running", words, action=stop)
+            words, stop = tr("A saved run can be shown when they are done."), (tr("Stop them"), self._session.stop)
+            self._banner.tell("warning", tr("Requests are running"), words, action=stop)
             return
         self.cancel()
         work, trace = LongWork(self._session, self), Trace()
@@ -110,7 +111,7 @@ class SavedRuns(QObject):
         self._work = None
         if outcome.error:
             self._put_away()
-            self._banner.tell("error", "The run was not opened", sentence(outcome.error))
+            self._banner.tell("error", tr("The run was not opened"), sentence(outcome.error))
         elif not outcome.cancelled and self._grows is None:
             self.show(outcome.result, path)
         elif not outcome.cancelled:
@@ -125,10 +126,12 @@ class SavedRuns(QObject):
         if self._grows is None and status.total > LONG and status.done >= FIRST:
             self._grows = trace
             self.show(trace, path)
-        words = f"{status.done:,} of {status.total:,} records"
+        words = tr("{done:,} of {total:,} records", done=status.done, total=status.total)
         if self._grows is not None:
-            words += "; what is read can be looked at"
-        self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
+            words = tr(
+                "{done:,} of {total:,} records; what is read can be looked at", done=status.done, total=status.total
+            )
+        self._banner.tell("info", tr("Reading {run}", run=path.stem), words, action=(tr("Cancel"), self.cancel))
 
     def show(self, trace: Trace, path: Path) -> None:
         """Shows a run that is in memory; `path` is where it is kept."""
@@ -146,9 +149,12 @@ class SavedRuns(QObject):
 
     def _tell_run(self, path: Path, *, grown: bool = False) -> None:
         told = self._mentioned
-        more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
-        where = "All of it is there now." if grown else "It stands where most was running."
-        keys = "Space plays it, comma and period step through it, F goes to its end."
-        words = [f"{where} {keys}", *([f"At {told[0]}{more}"] if told else [])]
+        where = tr("All of it is there now.") if grown else tr("It stands where most was running.")
+        keys = tr("Space plays it, comma and period step through it, F goes to its end.")
+        words = [f"{where} {keys}"]
+        if len(told) > 1:
+            words.append(tr("At {what} (and {more:,} more such words)", what=told[0], more=len(told) - 1))
+        elif told:
+            words.append(tr("At {what}", what=told[0]))
         back = (back_words(), self.close)
-        self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)
+        self._banner.tell("info", tr("A saved run: {run}", run=path.stem), "\n".join(words), action=back)

@@ -6,15 +6,17 @@ from PySide6.QtCore import QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QMenu, QToolButton
 
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import label
 from app.ui.layouts import fill, named
 from app.ui.line import Line
 from app.ui.painted import Painted
+from app.window.page_name import PageName
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
-SEARCH = "Search actions    Ctrl Shift P"
+SEARCH = tr("Search actions    Ctrl Shift P")
 
 
 class Logo(Painted):
@@ -33,23 +35,23 @@ class Logo(Painted):
 
 
 class TopBar(QFrame):
-    """`pages` are names and keys of the window's pages, in their order."""
+    """`pages` are names, titles and keys of the window's pages, in their order."""
 
     page_asked = Signal(int)
 
-    def __init__(self, menu: QMenu, pages: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, menu: QMenu, pages: Sequence[PageName]) -> None:
         super().__init__()
         named(self, "top_bar", "bar")
         self.pages = QButtonGroup(self)
-        for i, (name, key) in enumerate(pages):
-            tip = f"{name} ({key})"
-            self.pages.addButton(button(f"page_{name.lower()}", name, role="page", tip=tip, checkable=True), i)
+        for i, page in enumerate(pages):
+            tip, name = f"{page.title} ({page.native_keys})", f"page_{page.name.lower()}"
+            self.pages.addButton(button(name, page.title, role="page", tip=tip, checkable=True), i)
         self.pages.button(0).setChecked(True)
         self.pages.idClicked.connect(self.page_asked)
         self.status = Line("status_text", Qt.AlignmentFlag.AlignHCenter)
-        self.search = button("search_actions", SEARCH, role="search", said="Search actions", tip=SEARCH)
-        self.menu_button = named(QToolButton(), "menu_button", said="Menu")
-        self.menu_button.setText("Menu")
+        self.search = button("search_actions", SEARCH, role="search", said=tr("Search actions"), tip=SEARCH)
+        self.menu_button = named(QToolButton(), "menu_button", said=tr("Menu"))
+        self.menu_button.setText(tr("Menu"))
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.menu_button.setMenu(menu)
@@ -72,7 +74,7 @@ class TopBar(QFrame):
             self.search.setText(words)
             self._brand.setVisible(brand)
             self._logo.setVisible(words == SEARCH)
-            self.menu_button.setText("Menu" if words == SEARCH else "☰")
+            self.menu_button.setText(tr("Menu") if words == SEARCH else "☰")
             layout.invalidate()
             if layout.minimumSize().width() <= self.width():
                 break

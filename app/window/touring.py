@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QMainWindow, QMenu
 
+from app.language import tr
 from app.session.session import SessionState
 from app.stage.caption_bar import CaptionBar
 from app.stage.scene import Scene
@@ -38,7 +39,7 @@ class Touring(QObject):
         self.bar.hide()
         self.tour: Tour | None = None
         self.recorded = False  # whether scenes are replayed from their recordings, wherever they could be played
-        self._menu = QMenu("Scenes", window)
+        self._menu = QMenu(tr("Scenes"), window)
         self.card = TourCard(stage.play.wall.cards, stage.bridge, self.ask)
         self._keys = [QShortcut(QKeySequence(key), window, context=EVERYWHERE) for key, _ in KEYS]
         for key, (_, by) in zip(self._keys, KEYS, strict=True):
@@ -54,7 +55,7 @@ class Touring(QObject):
         try:
             self.take(read_tour(), number)
         except InvalidInput as error:
-            self._banner.tell("error", "There is no tour", str(error))
+            self._banner.tell("error", tr("There is no tour"), str(error))
 
     def go(self, number: int) -> None:
         """That scene of the tour that is on, or of the one that is shipped."""
@@ -72,7 +73,7 @@ class Touring(QObject):
         """A menu with each scene that is shipped."""
         if self._menu.isEmpty():
             for number, scene in enumerate(read_tour()):
-                action = self._menu.addAction(f"Scene {number + 1}: {scene.title}")
+                action = self._menu.addAction(tr("Scene {number}: {title}", number=number + 1, title=scene.title))
                 action.triggered.connect(lambda checked=False, number=number: self.ask(number))
         return self._menu
 
@@ -84,8 +85,10 @@ class Touring(QObject):
                 self.tour.go(number)
             return
         if self._runs.running or stage.session.state is SessionState.LEASED:
-            stop = ("Stop them", stage.session.stop) if self._runs.running else None
-            self._banner.tell("warning", "Something is running", "The tour begins when it is over.", action=stop)
+            stop = (tr("Stop them"), stage.session.stop) if self._runs.running else None
+            self._banner.tell(
+                "warning", tr("Something is running"), tr("The tour begins when it is over."), action=stop
+            )
             return
         from app.stage.tour import Tour
 

@@ -7,6 +7,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.language import tr
 from app.ui.banner import Banner
 from app.window.saved_runs import SavedRuns
 from app.words import sentence
@@ -14,7 +15,7 @@ from engine.compare import RACE_SUFFIX
 from engine.jobs import engine_missing
 from engine.trace import RUN_SUFFIX
 
-TITLE = "Runs, races and the tour are replayed here"
+TITLE = tr("Runs, races and the tour are replayed here")
 RUNS = f"*{RUN_SUFFIX}", f"*{RACE_SUFFIX}"
 
 
@@ -41,7 +42,7 @@ class Viewer:
         run."""
         if not self.words:
             return False
-        self._banner.tell("info", TITLE, f"{self.words}.", action=("Open a run …", self._ask))
+        self._banner.tell("info", TITLE, f"{self.words}.", action=(tr("Open a run …"), self._ask))
         folder = storage.beside()
         beside = sorted(path for pattern in RUNS for path in folder.glob(pattern)) if folder is not None else []
         if len(beside) == 1:

@@ -5,6 +5,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMainWindow
 
 from app import storage
+from app.language import tr
 from app.play.page import PlayPage
 from app.ui.banner import Banner
 
@@ -50,5 +51,5 @@ class WindowLayout(QObject):
             page.see_inside(inside)
             page.area.restoreState(docks)
 
-        words = "The window and its panels stand as at the first start."
-        self._banner.tell("info", "The layout was reset", words, action=("Undo", undo))
+        words = tr("The window and its panels stand as at the first start.")
+        self._banner.tell("info", tr("The layout was reset"), words, action=(tr("Undo"), undo))

@@ -4,6 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.chat.store.tree import Attachment
+from app.language import tr, trn
 from app.ui.controls import button
 from app.ui.flow_layout import Flow
 from app.ui.labels import label
@@ -14,7 +15,7 @@ PREVIEW = 600  # characters
 
 def file_words(file: Attachment) -> str:
     """ "notes.txt · 212 tokens"."""
-    return f"{file.name}  ·  {file.tokens:,} token{'' if file.tokens == 1 else 's'}"
+    return f"{file.name}  ·  {trn('{count:,} token', '{count:,} tokens', file.tokens)}"
 
 
 class Chip(QFrame):
@@ -33,7 +34,7 @@ class FileChips(QWidget):
 
     def __init__(self, *, fixed: bool = False) -> None:
         super().__init__()
-        named(self, "file_chips", said="Files of the prompt")
+        named(self, "file_chips", said=tr("Files of the prompt"))
         self._fixed = fixed
         self._flow = Flow(self)
         self.files: list[Attachment] = []
@@ -54,7 +55,7 @@ class FileChips(QWidget):
         self.changed.emit()
 
     def _way_out(self, file: Attachment) -> QWidget:
-        words = f"Take out {file.name}"
+        words = tr("Take out {name}", name=file.name)
         return button("chip_drop", "✕", lambda: self._on_drop(file), role="quiet", said=words, tip=words)
 
     def _on_drop(self, file: Attachment) -> None:

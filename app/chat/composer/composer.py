@@ -17,6 +17,7 @@ from app.chat.composer.files import read_text
 from app.chat.composer.room import Room
 from app.chat.store.presets import Preset
 from app.chat.store.tree import Attachment, Role, Turn, messages
+from app.language import tr
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.ask_path import ask_path
@@ -29,9 +30,11 @@ from app.words import sentence
 from engine import InvalidInput
 from engine.config import Message
 
-HINT = "Write a prompt. Enter sends it, Shift+Enter begins a line."
-BESIDE = "Answer every prompt twice, side by side, each by its own preset"
-FILES = ("Text (*.txt *.md *.csv *.json *.toml *.py *.log)", "All files (*)")
+HINT = tr("Write a prompt. Enter sends it, Shift+Enter begins a line.")
+BESIDE = tr("Answer every prompt twice, side by side, each by its own preset")
+SIDE_BY_SIDE, ADD_FILE = tr("Side by side"), tr("Add a text file")
+ENDINGS = "*.txt *.md *.csv *.json *.toml *.py *.log"
+FILES = (tr("Text ({endings})", endings=ENDINGS), tr("All files (*)"))
 COLUMNS = "AB"
 MOST_FILES = 20
 WIDE, WIDE_BESIDE = 640, 760  # from here on, the count and what can be chosen are on one line
@@ -69,19 +72,22 @@ class ChatComposer(QFrame):
         self.answering, self._answerable = False, True
         self._adding = asyncio.Lock()
         self.edit = ChatEdit("chat_prompt", 1, 8)
-        self.edit.setAccessibleName("Prompt")
+        self.edit.setAccessibleName(tr("Prompt"))
         self.edit.setPlaceholderText(HINT)
         self.files = FileChips()
         self.gauge = Gauge("chat_gauge", size=12)
         self.error = Note("chat_error", "error")
-        self.choices = [DropDown(f"chat_preset_{name.lower()}", said=f"Preset of {name}") for name in COLUMNS]
-        self.beside = button("chat_beside", "Side by side", role="quiet", tip=BESIDE, checkable=True)
-        edit_presets = "Change, make and delete presets"
-        self.more = button("chat_presets", "Presets …", self.presets_asked, role="quiet", tip=edit_presets)
-        add = "Add text files to the prompt, or drop them here"
-        self.add = button("chat_add_file", "File …", self.choose_files, role="quiet", tip=add, said="Add a text file")
-        self.send_button = button("chat_send", "Send", self.send, role="primary")
-        self.stop_button = button("chat_stop", "Stop", self.stop_asked, tip="Stop the answer; what it says stays (Esc)")
+        self.choices = [
+            DropDown(f"chat_preset_{name.lower()}", said=tr("Preset of {name}", name=name)) for name in COLUMNS
+        ]
+        self.beside = button("chat_beside", SIDE_BY_SIDE, role="quiet", tip=BESIDE, checkable=True)
+        edit_presets = tr("Change, make and delete presets")
+        self.more = button("chat_presets", tr("Presets …"), self.presets_asked, role="quiet", tip=edit_presets)
+        add = tr("Add text files to the prompt, or drop them here")
+        self.add = button("chat_add_file", tr("File …"), self.choose_files, role="quiet", tip=add, said=ADD_FILE)
+        self.send_button = button("chat_send", tr("Send"), self.send, role="primary")
+        stops = tr("Stop the answer; what it says stays (Esc)")
+        self.stop_button = button("chat_stop", tr("Stop"), self.stop_asked, tip=stops)
         self._lay_out()
         self._connect()
         self._tell_state()
@@ -153,7 +159,7 @@ class ChatComposer(QFrame):
 
     def _show_beside(self) -> None:
         on = self.beside.isChecked()
-        self.beside.setText("✓ Side by side" if on else "Side by side")
+        self.beside.setText(f"✓ {SIDE_BY_SIDE}" if on else SIDE_BY_SIDE)
         self.choices[1].setVisible(on)
 
     def _on_chosen(self) -> None:
@@ -181,7 +187,7 @@ class ChatComposer(QFrame):
         self.edit.setFocus()
 
     def choose_files(self) -> None:
-        ask_path(self, "chat_file_dialog", "Add a text file", "chat/folder", self.add_file, FILES)
+        ask_path(self, "chat_file_dialog", ADD_FILE, "chat/folder", self.add_file, FILES)
 
     def add_file(self, path: str | Path) -> None:
         """Reads a text file and counts it, in a thread; what cannot be taken is said."""
@@ -193,7 +199,8 @@ class ChatComposer(QFrame):
 
     async def _take(self, path: Path) -> None:
         if len(self.files.files) >= MOST_FILES:
-            self.error.say(f"{path.name} is one too many: a prompt takes {MOST_FILES} files")
+            words = tr("{name} is one too many: a prompt takes {most} files", name=path.name, most=MOST_FILES)
+            self.error.say(words)
             return
         try:
             text = await self._session.off_thread(lambda: read_text(path))
@@ -244,15 +251,16 @@ class ChatComposer(QFrame):
     def _tell_state(self, *changed: object) -> None:
         state = self._session.state
         waiting = {
-            SessionState.LOADING: "The model is loading",
-            SessionState.EMPTY: "Load a model first",
-            SessionState.DIED: "The engine has died: restart it first",
-            SessionState.LEASED: "A race is running: stop it on the Compare page first",
+            SessionState.LOADING: tr("The model is loading"),
+            SessionState.EMPTY: tr("Load a model first"),
+            SessionState.DIED: tr("The engine has died: restart it first"),
+            SessionState.LEASED: tr("A race is running: stop it on the Compare page first"),
         }
         ready = state is SessionState.READY
         self.send_button.setEnabled(ready and self._answerable and not self.answering)
-        words = "The answer is under way" if self.answering else "Send (Enter)"
-        self.send_button.setToolTip(waiting.get(state, words if self._answerable else "The second model is loading"))
+        words = tr("The answer is under way") if self.answering else tr("Send (Enter)")
+        words = words if self._answerable else tr("The second model is loading")
+        self.send_button.setToolTip(waiting.get(state, words))
         self.stop_button.setEnabled(self.answering)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

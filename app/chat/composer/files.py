@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from app.language import tr
 from app.words import bytes_words
 from engine import InvalidInput
 
@@ -13,18 +14,21 @@ def read_text(path: Path) -> str:
     """A file's text, its encoding found out. Raises InvalidInput where it is none, or too large."""
     try:
         if path.is_dir():
-            raise InvalidInput(f"{path.name} is a folder: drop the files in it")
+            raise InvalidInput(tr("{name} is a folder: drop the files in it", name=path.name))
         size = path.stat().st_size
         if size > MOST:
-            raise InvalidInput(f"{path.name} has {bytes_words(size)}: a file of a prompt may have {bytes_words(MOST)}")
+            has, may = bytes_words(size), bytes_words(MOST)
+            raise InvalidInput(
+                tr("{name} has {size}: a file of a prompt may have {most}", name=path.name, size=has, most=may)
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{path.name} cannot be read: {error.strerror}") from error
+        raise InvalidInput(tr("{name} cannot be read: {error}", name=path.name, error=error.strerror)) from error
     text = decoded(data)
     if text is None:
-        raise InvalidInput(f"{path.name} is no text: drop a file of text, such as .txt, .md or .py")
+        raise InvalidInput(tr("{name} is no text: drop a file of text, such as .txt, .md or .py", name=path.name))
     if not text.strip():
-        raise InvalidInput(f"{path.name} is empty")
+        raise InvalidInput(tr("{name} is empty", name=path.name))
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from app.language import tr, trn
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -21,26 +23,34 @@ class Room:
         """Why it cannot be sent, and what to do; "" where it can."""
         if not (self.exact and self.context and self.least >= self.context):
             return ""
-        what = "take out a file, shorten it, or begin a new conversation"
-        return f"The prompt has {self.least:,} tokens, the model's context is {self.context:,}: {what}."
+        return tr(
+            "The prompt has {tokens:,} tokens, the model's context is {context:,}: "
+            "take out a file, shorten it, or begin a new conversation.",
+            tokens=self.least,
+            context=self.context,
+        )
 
     @property
     def words(self) -> str:
         """The count in one line."""
-        about = "" if self.exact else "about "
-        draft = f"{about}{self.draft:,} token{'' if self.draft == 1 else 's'}"
+        if self.exact:
+            draft = trn("{count:,} token", "{count:,} tokens", self.draft)
+        else:
+            draft = trn("about {count:,} token", "about {count:,} tokens", self.draft)
         if not self.context:
             return draft
-        parts = [draft, f"~{self.most:,} of {self.context:,} with the conversation"]
+        parts = [draft, tr("~{tokens:,} of {context:,} with the conversation", tokens=self.most, context=self.context)]
         left = self.context - self.most
         if 0 < left < self.answer:
-            parts.append(f"leaves {left:,} for the answer")
+            parts.append(tr("leaves {tokens:,} for the answer", tokens=left))
         return "  ·  ".join(parts)
 
     @property
     def short(self) -> str:
         """The same where there is little room."""
-        return f"~{self.most:,} of {self.context:,}" if self.context else f"{self.draft:,} tokens"
+        if self.context:
+            return tr("~{tokens:,} of {context:,}", tokens=self.most, context=self.context)
+        return tr("{tokens:,} tokens", tokens=self.draft)
 
     @property
     def tight(self) -> bool:

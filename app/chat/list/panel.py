@@ -8,13 +8,14 @@ from PySide6.QtWidgets import QFrame, QListView, QMenu
 
 from app.chat.list.rows import ChatRowPainter, ChatRows
 from app.chat.store.conversations import Conversation
+from app.language import tr
 from app.ui.controls import button, line_edit
 from app.ui.labels import label
 from app.ui.layouts import column, named
 from app.ui.zoomed import zoomed
 
-NOTHING = "No conversation has these words."
-EMPTY = "Conversations are kept here."
+NOTHING = tr("No conversation has these words.")
+EMPTY = tr("Conversations are kept here.")
 
 
 class ConversationList(QFrame):
@@ -34,23 +35,23 @@ class ConversationList(QFrame):
         self.rows = ChatRows()
         self.rows.setParent(self)
         self.rows.renamed.connect(self.renamed)
-        self.new = button("chat_new", "New conversation", self.new_asked, tip="Ctrl+N")
-        self.search = line_edit("chat_search", "Search conversations", "Search titles and texts")
-        self.search.setToolTip("Words, or their beginnings, of titles and of what was said (Ctrl+F)")
+        self.new = button("chat_new", tr("New conversation"), self.new_asked, tip=tr("Ctrl+N"))
+        self.search = line_edit("chat_search", tr("Search conversations"), tr("Search titles and texts"))
+        self.search.setToolTip(tr("Words, or their beginnings, of titles and of what was said (Ctrl+F)"))
         self.search.setClearButtonEnabled(True)
         self.search.textChanged.connect(self.searched)
         self.note = label("", "note", "chat_list_note")
         self.note.setWordWrap(True)
         self.note.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.view = self._make_view()
-        self.rename_action = self._action("Rename the conversation …", self._on_rename, "F2")
-        self.pin_action = self._action("Pin the conversation", lambda: self._tell(self.pin_asked), "")
-        self.delete_action = self._action("Delete the conversation", lambda: self._tell(self.delete_asked), "Del")
+        self.rename_action = self._action(tr("Rename the conversation …"), self._on_rename, "F2")
+        self.pin_action = self._action(tr("Pin the conversation"), lambda: self._tell(self.pin_asked), "")
+        self.delete_action = self._action(tr("Delete the conversation"), lambda: self._tell(self.delete_asked), "Del")
         shown = self.new, self.search, (self.view, 1), self.note
         self.setLayout(zoomed(column(*shown), (10, 10, 10, 10), 8))
 
     def _make_view(self) -> QListView:
-        view = named(QListView(), "chat_list", "list", said="Conversations")
+        view = named(QListView(), "chat_list", "list", said=tr("Conversations"))
         view.setModel(self.rows)
         view.setItemDelegate(ChatRowPainter(self.rows))
         view.setMouseTracking(True)
@@ -114,7 +115,7 @@ class ConversationList(QFrame):
     def _on_menu(self, point: QPoint) -> None:
         if not self.view.indexAt(point).isValid() or (row := self.current) is None:
             return
-        self.pin_action.setText("Unpin the conversation" if row.pinned else "Pin the conversation")
+        self.pin_action.setText(tr("Unpin the conversation") if row.pinned else tr("Pin the conversation"))
         menu = QMenu(self)
         menu.setObjectName("chat_list_menu")
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

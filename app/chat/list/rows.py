@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QLocale, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.chat.store.conversations import Conversation
+from app.language import spoken, tr
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.tables.columns import Column, ColumnModel, Index
@@ -23,9 +24,13 @@ def when_words(then: float, now: datetime | None = None) -> str:
     days = (now.date() - time.date()).days
     if days <= 0:
         return f"{time:%H:%M}"
+    names, short = QLocale(spoken()), QLocale.FormatType.ShortFormat
     if days < 7:
-        return f"{time:%a %H:%M}"
-    return f"{time.day} {time:%b}" if time.year == now.year else f"{time.day} {time:%b %Y}"
+        return f"{names.standaloneDayName(time.isoweekday(), short)} {time:%H:%M}"
+    month = names.standaloneMonthName(time.month, short)
+    if time.year == now.year:
+        return tr("{day} {month}", day=time.day, month=month)
+    return tr("{day} {month} {year}", day=time.day, month=month, year=time.year)
 
 
 class ChatRows(ColumnModel[Conversation]):
@@ -38,7 +43,7 @@ class ChatRows(ColumnModel[Conversation]):
         return super().flags(index) | Qt.ItemFlag.ItemIsEditable
 
     def said(self, row: Conversation, column: int) -> str:
-        parts = row.title, "pinned" if row.pinned else "", when_words(row.changed), row.excerpt
+        parts = row.title, tr("pinned") if row.pinned else "", when_words(row.changed), row.excerpt
         return ", ".join(part for part in parts if part)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -78,7 +83,7 @@ class ChatRowPainter(QStyledItemDelegate):
         top = inner.center().y() - (self.name.height + gap + self.small.height) / 2
         second = top + self.name.height + gap + self.small.ascent
         self.name.say(painter, inner.left(), top + self.name.ascent, self.name.cut(row.title, inner.width()), t.text)
-        when = " · ".join(part for part in ("pinned" if row.pinned else "", when_words(row.changed)) if part)
+        when = " · ".join(part for part in (tr("pinned") if row.pinned else "", when_words(row.changed)) if part)
         room = inner.width() - self.small.width(when) - px(8)
         self.small.say(painter, inner.left(), second, when, t.secondary)
         if row.excerpt:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 
 from app.chat.markdown import styles
 from app.chat.markdown.code import pieces
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import label
@@ -21,7 +22,7 @@ class CodeText(QPlainTextEdit):
 
     def __init__(self) -> None:
         super().__init__(undoRedoEnabled=False, readOnly=True)
-        named(self, "code_text", said="Code")
+        named(self, "code_text", said=tr("Code"))
         flags = Qt.TextInteractionFlag
         self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
@@ -54,7 +55,7 @@ class CodeView(QFrame):
         super().__init__()
         named(self, "code_view", "code")
         self.language = label("", "note", "code_language")
-        self.copy = button("code_copy", "Copy", self._on_copy, role="quiet", said="Copy this code")
+        self.copy = button("code_copy", tr("Copy"), self._on_copy, role="quiet", said=tr("Copy this code"))
         self.text = CodeText()
         head = row(self.language, None, self.copy, spacing=8)
         self.setLayout(column(head, self.text, margins=(12, 4, 6, 8), spacing=2))

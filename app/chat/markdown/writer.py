@@ -10,6 +10,7 @@ from PySide6.QtGui import QTextBlockFormat, QTextCharFormat, QTextCursor, QTextL
 
 from app.chat.markdown import styles
 from app.chat.markdown.code import pieces
+from app.language import tr
 from app.ui import theme
 
 Align = Qt.AlignmentFlag
@@ -145,7 +146,9 @@ class Writer:
                 case "hardbreak":
                     insert(LINE_SEPARATOR, now)
                 case "image":  # nothing is fetched: what it shows, and where it would be, in words
-                    insert(f"[image: {part.content}] ({part.attrGet('src')})", styles.quiet(now))
+                    insert(
+                        tr("[image: {what}] ({where})", what=part.content, where=part.attrGet("src")), styles.quiet(now)
+                    )
                 case "strong_open":
                     forms.append(styles.strong(now))
                 case "em_open":

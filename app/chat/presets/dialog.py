@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QListWidget, QWidget
 
 from app.chat.store.presets import Preset, PresetStore
+from app.language import tr
 from app.sampling.fields import sampling_fields
 from app.sampling.output import OutputForm
 from app.ui import theme
@@ -32,14 +33,14 @@ class PresetDialog(Dialog):
     changed = Signal()
 
     def __init__(self, parent: QWidget, store: PresetStore, chosen: str) -> None:
-        super().__init__(parent, "preset_dialog", "Presets")
+        super().__init__(parent, "preset_dialog", tr("Presets"))
         self._store = store
         self._preset: Preset | None = None
-        self.list = sized(named(QListWidget(), "preset_list", "list", said="Presets"), width=NAMES)
-        self.name = line_edit("preset_name", "Name")
+        self.list = sized(named(QListWidget(), "preset_list", "list", said=tr("Presets")), width=NAMES)
+        self.name = line_edit("preset_name", tr("Name"))
         self.system = PromptEdit("preset_system", 3, 6)
-        self.system.setAccessibleName("System prompt")
-        self.system.setPlaceholderText("How the model should behave; empty for no system prompt")
+        self.system.setAccessibleName(tr("System prompt"))
+        self.system.setPlaceholderText(tr("How the model should behave; empty for no system prompt"))
         fields = sampling_fields()
         self.form = Form([field for field in fields if field.name in SHOWN], self)
         self.output = OutputForm()
@@ -53,12 +54,12 @@ class PresetDialog(Dialog):
         self.show_presets(chosen)
 
     def _lay_out(self) -> None:
-        new = button("preset_new", "New", self._on_new, tip="Another preset, like the chosen one")
-        self.delete = button("preset_delete", "Delete", self._on_delete)
+        new = button("preset_new", tr("New"), self._on_new, tip=tr("Another preset, like the chosen one"))
+        self.delete = button("preset_delete", tr("Delete"), self._on_delete)
         left = column((self.list, 1), row(new, self.delete, spacing=8), spacing=8)
         rows = (self.form.rows[name] for name in SHOWN)
-        system = label("System prompt", "secondary"), self.system
-        shown = Row("Name", self.name), *system, *rows, self.output, None
+        system = label(tr("System prompt"), "secondary"), self.system
+        shown = Row(tr("Name"), self.name), *system, *rows, self.output, None
         fields = column(*shown, margins=(0, 0, 12, 0), spacing=8)
         sheet = sized(Scrolled(fields, "preset_scroll"), least_width=WIDE, least_height=HIGH)
         sheet.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -138,9 +139,8 @@ class PresetDialog(Dialog):
         if preset is None or not self._tried(lambda: self._store.delete(preset)):
             return
         self.show_presets("")
-        self.notice.tell(
-            "info", f"Deleted the preset {preset.name}", "", action=("Undo", lambda: self._put_back(preset))
-        )
+        deleted = tr("Deleted the preset {name}", name=preset.name)
+        self.notice.tell("info", deleted, "", action=(tr("Undo"), lambda: self._put_back(preset)))
 
     def _put_back(self, preset: Preset) -> None:
         if self._tried(lambda: self._store.put_back(preset)):

@@ -14,6 +14,7 @@ from typing import Any
 
 from app.chat.store.schema import opened
 from app.chat.store.tree import Attachment, Facts, Role, Tree, Turn
+from app.language import tr
 from engine import InvalidInput
 
 EXCERPT = 12  # words around what was found
@@ -149,8 +150,12 @@ class ConversationStore:
             with self.file:
                 yield
         except sqlite3.Error as error:
-            remedy = "make room on its disk, or make it writable"
-            raise InvalidInput(f"{self.path} cannot be written to ({error}): {remedy}") from error
+            words = tr(
+                "{path} cannot be written to ({error}): make room on its disk, or make it writable",
+                path=self.path,
+                error=error,
+            )
+            raise InvalidInput(words) from error
 
     def _conversation(self, row: Sequence[Any]) -> Conversation:
         id, title, named, pinned, changed, columns, beside, ends, excerpt = row

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from app.chat.store.conversations import ConversationStore
+from app.language import tr
 from engine import InvalidInput, SamplingParams
 from engine.workloads import load_schema
 
@@ -27,10 +28,10 @@ def shipped() -> list[Preset]:
     """Those that a new file begins with: fit for the demo model."""
     params = SamplingParams(max_tokens=MOST_TOKENS)
     return [
-        Preset("Storyteller", SYSTEM, params.with_(temperature=0.8, top_p=0.95)),
-        Preset("Exact", "", params.with_(temperature=0.0)),
-        Preset("Adventurous", "", params.with_(temperature=1.2, min_p=0.05)),
-        Preset("As JSON", "", params.with_(temperature=0.8, json_schema=load_schema("story"))),
+        Preset(tr("Storyteller"), SYSTEM, params.with_(temperature=0.8, top_p=0.95)),
+        Preset(tr("Exact"), "", params.with_(temperature=0.0)),
+        Preset(tr("Adventurous"), "", params.with_(temperature=1.2, min_p=0.05)),
+        Preset(tr("As JSON"), "", params.with_(temperature=0.8, json_schema=load_schema("story"))),
     ]
 
 
@@ -50,7 +51,7 @@ class PresetStore:
         for id, name, system, params in rows:
             with contextlib.suppress(ValueError, TypeError):  # written by another version
                 found.append(Preset(name, system, SamplingParams(**json.loads(params)), id))
-        return found or [Preset("Storyteller", SYSTEM)]
+        return found or [Preset(tr("Storyteller"), SYSTEM)]
 
     def named(self, name: str) -> Preset:
         """The one of this name; the first where there is none any more."""
@@ -61,9 +62,9 @@ class PresetStore:
         """Keeps a new one, or changes one. Raises InvalidInput where its name is empty or another one's."""
         name = preset.name.strip()
         if not name:
-            raise InvalidInput("name: a preset needs one to be found by")
+            raise InvalidInput(tr("name: a preset needs one to be found by"))
         if any(other.name == name and other.id != preset.id for other in self._kept()):
-            raise InvalidInput(f"name: there is a preset {name!r} already; choose another name")
+            raise InvalidInput(tr("name: there is a preset {name!r} already; choose another name", name=name))
         params = json.dumps(asdict(preset.params))
         with self._writing():
             if preset.id:
@@ -77,7 +78,7 @@ class PresetStore:
     def delete(self, preset: Preset) -> None:
         """Raises InvalidInput for the last one."""
         if len(self._kept()) < 2:
-            raise InvalidInput(f"{preset.name!r} is the last preset: make another one first")
+            raise InvalidInput(tr("{name!r} is the last preset: make another one first", name=preset.name))
         self._mark(preset, time.time())
 
     def put_back(self, preset: Preset) -> None:

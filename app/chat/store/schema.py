@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+from app.language import tr
 from engine import InvalidInput
 
 VERSION = 1
@@ -37,14 +38,18 @@ def opened(path: Path | None) -> sqlite3.Connection:
             path.chmod(0o600)
         file = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS)
     except (OSError, sqlite3.Error) as error:
-        raise InvalidInput(f"{path} cannot be opened ({error}): make it writable, then start again") from error
+        raise InvalidInput(
+            tr("{path} cannot be opened ({error}): make it writable, then start again", path=path, error=error)
+        ) from error
     try:
         _prepare(file)
     except (sqlite3.Error, InvalidInput) as error:
         file.close()
         if isinstance(error, InvalidInput):
             raise InvalidInput(f"{path} {error}") from error
-        raise InvalidInput(f"{path} cannot be read ({error}): move it away, then start again") from error
+        raise InvalidInput(
+            tr("{path} cannot be read ({error}): move it away, then start again", path=path, error=error)
+        ) from error
     return file
 
 
@@ -56,7 +61,10 @@ def _prepare(file: sqlite3.Connection) -> None:
     file.execute("PRAGMA secure_delete = ON")
     (version,) = file.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise InvalidInput(f"was written by a newer Batchscope (format {version}): use that one, or move the file away")
+        newer = tr(
+            "was written by a newer Batchscope (format {version}): use that one, or move the file away", version=version
+        )
+        raise InvalidInput(newer)
     with file:
         if version == 0:
             file.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")

@@ -4,6 +4,7 @@ in here."""
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.language import tr
 from engine.config import Message
 
 
@@ -139,6 +140,6 @@ def title_of(text: str, most: int = 60) -> str:
     """A conversation's name from its first prompt: its first words, on one line."""
     words = " ".join(text.split())
     if len(words) <= most:
-        return words or "New conversation"
+        return words or tr("New conversation")
     cut = words[:most].rsplit(" ", 1)[0]
     return f"{cut.rstrip(',.;:')} …"

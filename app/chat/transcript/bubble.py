@@ -11,6 +11,7 @@ from app.chat.composer.edit import ChatEdit
 from app.chat.markdown import styles
 from app.chat.markdown.prose_view import ProseView
 from app.chat.store.tree import Turn
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.layouts import column, held, named, panel, row
@@ -28,7 +29,7 @@ class Bubble(QWidget):
     def __init__(self) -> None:
         super().__init__()
         named(self, "bubble")
-        self.text = ProseView("bubble_text", "You")
+        self.text = ProseView("bubble_text", tr("You"))
         self.files = FileChips(fixed=True)
         room = (PAD, 12, PAD, 4)  # a line's height is more below its words than above
         self.frame = panel(column(self.files, self.text, margins=room, spacing=6), "bubble")
@@ -54,13 +55,12 @@ class Bubble(QWidget):
         if self.edit is not None:
             return
         edit = self.edit = ChatEdit("turn_edit", 1, 16)
-        edit.setAccessibleName("Edit what was said")
+        edit.setAccessibleName(tr("Edit what was said"))
         edit.setPlainText(self._shown)
         edit.sent.connect(self._on_sent)
-        send = button(
-            "turn_send", "Send", self._on_sent, role="primary", tip="As a variant: what was said stays (Enter)"
-        )
-        cancel = button("turn_cancel", "Cancel", self.end, tip="Esc")
+        stays = tr("As a variant: what was said stays (Enter)")
+        send = button("turn_send", tr("Send"), self._on_sent, role="primary", tip=stays)
+        cancel = button("turn_cancel", tr("Cancel"), self.end, tip=tr("Esc"))
         field: QFrame = panel(column(edit, margins=(12, 8, 8, 8)), "field")
         field.setProperty("focused", True)
         self._pages.addWidget(held(column(field, row(None, cancel, send, spacing=8), spacing=8)))

@@ -12,6 +12,7 @@ from app.chat.transcript.bubble import Bubble
 from app.chat.transcript.deeds import Deeds
 from app.chat.transcript.variants import VariantSwitch
 from app.chat.transcript.words import FORMULAS, figures, made_by
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import Note, label
@@ -20,7 +21,9 @@ from app.ui.line import Parts
 
 SIDE = 10  # pixels left and right, the bar of the focus among them
 WIDE, NARROW = 620, 390  # from here on, figures and what can be done are on one line; on three below it
-KEYS = "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, Delete takes out, ← → show variants"
+KEYS = tr(
+    "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, Delete takes out, ← → show variants"
+)
 
 
 class TurnView(QWidget):
@@ -42,7 +45,7 @@ class TurnView(QWidget):
         self.variants = VariantSwitch()
         self.variants.asked.connect(lambda by: self.variant_asked.emit(turn, by))
         self.bubble = Bubble() if mine else None
-        self.body = None if mine else MarkdownBody("Answer")
+        self.body = None if mine else MarkdownBody(tr("Answer"))
         self.figures = Parts("turn_figures", 12)
         self.error = Note("turn_error", "error")
         self.made = label("", "note", "turn_made")
@@ -55,20 +58,22 @@ class TurnView(QWidget):
 
     def _buttons(self) -> dict[str, QPushButton]:
         mine, turn = self.turn.role is Role.USER, self.turn
-        said = "prompt" if mine else "answer"
+        said = tr("Copy the prompt") if mine else tr("Copy the answer")
         made = {}
         if mine:
-            made["edit"] = button("turn_edit_button", "Edit", self.begin_edit, tip="Say it otherwise, as a variant (E)")
+            tip = tr("Say it otherwise, as a variant (E)")
+            made["edit"] = button("turn_edit_button", tr("Edit"), self.begin_edit, tip=tip)
         else:
-            made["raw"] = button("turn_raw", "Text", self._on_raw, tip="As it was written (M)", checkable=True)
-        made["copy"] = button("turn_copy", "Copy", self.copy, tip="Copy all of it (C)", said=f"Copy the {said}")
+            tip = tr("As it was written (M)")
+            made["raw"] = button("turn_raw", tr("Text"), self._on_raw, tip=tip, checkable=True)
+        made["copy"] = button("turn_copy", tr("Copy"), self.copy, tip=tr("Copy all of it (C)"), said=said)
         if not mine:
-            again = "Another answer to the same, beside this one (R)"
-            made["again"] = button("turn_again", "Regenerate", lambda: self.again_asked.emit(turn), tip=again)
-            inside = "Show this request on the Play page, with all panels that look into the engine (I)"
-            made["inside"] = button("turn_inside", "See inside", lambda: self.inside_asked.emit(turn), tip=inside)
-        tip = "Take it out, with all that came after it; this can be undone (Delete)"
-        made["delete"] = button("turn_delete", "Delete", lambda: self.delete_asked.emit(turn), tip=tip)
+            tip = tr("Another answer to the same, beside this one (R)")
+            made["again"] = button("turn_again", tr("Regenerate"), lambda: self.again_asked.emit(turn), tip=tip)
+            tip = tr("Show this request on the Play page, with all panels that look into the engine (I)")
+            made["inside"] = button("turn_inside", tr("See inside"), lambda: self.inside_asked.emit(turn), tip=tip)
+        tip = tr("Take it out, with all that came after it; this can be undone (Delete)")
+        made["delete"] = button("turn_delete", tr("Delete"), lambda: self.delete_asked.emit(turn), tip=tip)
         return made
 
     def _lay_out(self) -> None:
@@ -93,7 +98,7 @@ class TurnView(QWidget):
         self._last = last
         if self.bubble is not None:
             self.bubble.show_turn(turn)
-            self.setAccessibleName(f"You: {turn.text}")
+            self.setAccessibleName(tr("You: {text}", text=turn.text))
         else:
             self.show_answer(writes=writes)
         self._tell_deeds()
@@ -112,7 +117,7 @@ class TurnView(QWidget):
         for name in ("again", "delete"):
             self.deeds.enable(name, not writes)
         if not writes:
-            self.setAccessibleName(f"Answer: {self.turn.text}")
+            self.setAccessibleName(tr("Answer: {text}", text=self.turn.text))
 
     def restyle(self) -> None:
         if self.body is not None:

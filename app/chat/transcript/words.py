@@ -1,16 +1,17 @@
 """An answer's figures in words. No Qt in here."""
 
 from app.chat.store.tree import Facts
+from app.language import tr, trn
 from app.words import duration, number
 
-FORMULAS = (
+FORMULAS = tr(
     "From the trace of this request.\n"
     "TTFT = first token − submit\n"
     "tok/s = (tokens − 1) ÷ (last − first token)\n"
     "in = tokens of the whole prompt: system prompt, conversation and template\n"
     "stop = the model ended it, or a stop string; length = cut at max tokens or the context; cancelled = by a person"
 )
-INTERRUPTED = "not finished: the window closed"
+INTERRUPTED = tr("not finished: the window closed")
 
 
 def figures(facts: Facts, *, writes: bool) -> list[str]:
@@ -19,15 +20,15 @@ def figures(facts: Facts, *, writes: bool) -> list[str]:
     if facts.ttft is not None:
         parts.append(f"TTFT {duration(facts.ttft)}")
     if facts.rate is not None:
-        parts.append(f"{number(facts.rate)} tok/s")
+        parts.append(tr("{rate} tok/s", rate=number(facts.rate)))
     if facts.tokens:
-        parts.append(f"{facts.tokens:,} token{'' if facts.tokens == 1 else 's'}")
+        parts.append(trn("{count:,} token", "{count:,} tokens", facts.tokens))
     if facts.prompt_tokens:
-        parts.append(f"{facts.prompt_tokens:,} in")
+        parts.append(tr("{tokens:,} in", tokens=facts.prompt_tokens))
     if facts.reason:
         parts.append(facts.reason)
     elif writes:
-        parts.append("answering" if facts.tokens else "waiting")
+        parts.append(tr("answering") if facts.tokens else tr("waiting"))
     elif not facts.error:
         parts.append(INTERRUPTED)
     return parts

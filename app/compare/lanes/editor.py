@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.compare.choice import LaneChoice
+from app.language import tr
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.forms.config_form import ConfigForm
@@ -19,7 +20,8 @@ from engine import InvalidInput, ModelSpec
 from engine.config import MOST_SAMPLES, SCHEMES
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"
-MODELS = (("as on the Play page", PLAYS), ("demo stories", DEMO), ("folder or hub id …", FOLDER))
+AS_PLAYS = tr("as on the Play page")
+MODELS = ((AS_PLAYS, PLAYS), (tr("demo stories"), DEMO), (tr("folder or hub id …"), FOLDER))
 
 
 class LaneEditor(Popover):
@@ -31,33 +33,34 @@ class LaneEditor(Popover):
     escaped = Signal()  # it was closed by Esc
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent, "lane_editor", "Lane", width=320)
+        super().__init__(parent, "lane_editor", tr("Lane"), width=320)
         self._host = parent
         self._choice: LaneChoice | None = None
         self._showing = False
         self.form = ConfigForm("lane")
         self.model = DropDown("lane_model", MODELS)
-        self.path = line_edit("lane_path", "Model folder or hub id", "a folder, or owner/name")
-        self.browse = button("lane_browse", "…", self._on_browse, said="Choose a model folder")
+        self.path = line_edit("lane_path", tr("Model folder or hub id"), tr("a folder, or owner/name"))
+        self.browse = button("lane_browse", "…", self._on_browse, said=tr("Choose a model folder"))
         self.quantization = DropDown("lane_quantization")
         self._offer_quantizations(PLAYS)
         self.note = Note("lane_note", "error")
         self.back, self.on, self.remove = (
             button(f"lane_{name}", text, said=words, tip=words)
             for name, text, words in (
-                ("back", "◂", "Play this lane earlier"),
-                ("on", "▸", "Play this lane later"),
-                ("remove", "Remove", "Remove this lane"),
+                ("back", "◂", tr("Play this lane earlier")),
+                ("on", "▸", tr("Play this lane later")),
+                ("remove", tr("Remove"), tr("Remove this lane")),
             )
         )
         place = held(row((self.path, 1), self.browse, spacing=4))
         place.setFocusProxy(self.path)
-        self._place = Row("Folder", place)
-        self.beams = Number("lane_beams", 1, MOST_SAMPLES, 1, least="off")
-        self._search = Row("Beams", self.beams, "Every request is a beam search of so many; nothing is drawn then")
-        rows = self._search, Row("Model", self.model), self._place, Row("Quantization", self.quantization)
+        self._place = Row(tr("Folder"), place)
+        self.beams = Number("lane_beams", 1, MOST_SAMPLES, 1, least=tr("off"))
+        tip = tr("Every request is a beam search of so many; nothing is drawn then")
+        self._search = Row(tr("Beams"), self.beams, tip)
+        rows = self._search, Row(tr("Model"), self.model), self._place, Row(tr("Quantization"), self.quantization)
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
-        fill(self.column, Heading("Lane"), self.form, *rows, self.note, buttons, spacing=8)
+        fill(self.column, Heading(tr("Lane")), self.form, *rows, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
         self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
@@ -95,7 +98,7 @@ class LaneEditor(Popover):
         if kind == FOLDER and source.startswith(("~", "/", ".")):
             source = str(Path(source).expanduser().absolute())
         if not source:
-            raise InvalidInput("Name a model: a folder, or a hub id such as Qwen/Qwen3-0.6B.")
+            raise InvalidInput(tr("Name a model: a folder, or a hub id such as Qwen/Qwen3-0.6B."))
         quantization = self.quantization.currentData()
         own = kind == PLAYS and quantization != PLAYS
         spec = ModelSpec() if quantization == PLAYS else ModelSpec(source, quantization)
@@ -108,7 +111,7 @@ class LaneEditor(Popover):
         chosen = self.quantization.currentData()
         self.quantization.clear()
         if kind == PLAYS:
-            self.quantization.addItem("as on the Play page", PLAYS)
+            self.quantization.addItem(AS_PLAYS, PLAYS)
         for scheme in SCHEMES.values():
             self.quantization.addItem(scheme.title, scheme.name)
             self.quantization.setItemData(self.quantization.count() - 1, scheme.sentence, Qt.ItemDataRole.ToolTipRole)
@@ -147,7 +150,7 @@ class LaneEditor(Popover):
             self.escaped.emit()
 
     def _on_browse(self) -> None:
-        ask_path(self._host, "lane_folder_dialog", "Choose a model folder", "model/folder", self._on_folder)
+        ask_path(self._host, "lane_folder_dialog", tr("Choose a model folder"), "model/folder", self._on_folder)
 
     def _on_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))

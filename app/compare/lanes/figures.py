@@ -8,11 +8,14 @@ from app.compare.lanes.tally import (
     Figures,
     finished_words,
     rate_words,
+    short_finished_words,
     short_waste_words,
+    short_wasted_words,
     ttft_words,
     waste_words,
     wasted_words,
 )
+from app.language import tr
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
@@ -21,13 +24,14 @@ from engine.trace import MEASURES
 
 WIDTH, STAGE_WIDTH = 292, 216
 LOSS = 0.95  # a ratio below it looks like none
+RATE = tr("useful tok/s")
 TIPS = (
-    ("useful tok/s", "Σ output tokens / D, D from the first submit to the last token so far"),
-    ("computed rows wasted", "(held rows + rows whose every token was thrown away) / rows of all steps"),
-    ("first token p95", "TTFT p95: 95th percentile of first token − submit, over requests"),
-    ("KV waste", MEASURES["kv.waste"].formula),
+    (RATE, tr("Σ output tokens / D, D from the first submit to the last token so far")),
+    (tr("computed rows wasted"), tr("(held rows + rows whose every token was thrown away) / rows of all steps")),
+    (tr("first token p95"), tr("TTFT p95: 95th percentile of first token − submit, over requests")),
+    (tr("KV waste"), MEASURES["kv.waste"].formula),
 )
-KIND_WORDS = (
+KIND_WORDS = tr(
     "reserved: kept for tokens still to come · internal: held, can never be filled · "
     "external: free, but of no use to the head of the queue"
 )
@@ -41,7 +45,7 @@ class LaneFigures(Painted):
     large, strong = Face(22, 650), Face(15, 650)  # on a stage
 
     def __init__(self, lane: int) -> None:
-        super().__init__("lane_figures", "Figures")
+        super().__init__("lane_figures", tr("Figures"))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.lane = lane
         self._figures, self._total, self._note = Figures(), 0, ""
@@ -67,7 +71,8 @@ class LaneFigures(Painted):
         )
         if said != self._said:
             self._said = said
-            self.setAccessibleDescription(f"{said[0]} useful tokens a second, " + ", ".join(s for s in said[1:] if s))
+            rate = tr("{rate} useful tokens a second", rate=said[0])
+            self.setAccessibleDescription(", ".join((rate, *filter(None, said[1:]))))
             self.update()
 
     def sizeHint(self) -> QSize:
@@ -91,8 +96,8 @@ class LaneFigures(Painted):
         y = float(self.big.ascent)
         self.big.say(painter, 0, y, rate, t.text if self._figures.rate is not None else t.faint)
         x = self.big.width(rate) + px(8)
-        self.text.say(painter, x, y, "useful tok/s", t.secondary)
-        x += self.text.width("useful tok/s") + px(12)
+        self.text.say(painter, x, y, RATE, t.secondary)
+        x += self.text.width(RATE) + px(12)
         if tall:
             x, y = 0.0, y + second + px(3)
         self.second.say(painter, x, y, ratio, self._ratio_color())
@@ -104,7 +109,7 @@ class LaneFigures(Painted):
             waste = short_waste_words(self._figures)
         facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
         if compact:
-            facts = [(f"{wasted.replace('of computed rows ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
+            facts = [(f"{short_wasted_words(self._figures)}  ·  {ttft}", t.text), (waste, t.secondary)]
         if self._figures.rate is None:
             facts = []
         y += gap if tall else px(3)
@@ -112,7 +117,7 @@ class LaneFigures(Painted):
             y += line
             self.text.say(painter, 0, y, self.text.cut(words, self.width()), color)
 
-        done = finished if not compact else finished.replace(" finished", "")
+        done = short_finished_words(self._figures, self._total) if compact else finished
         taken = self.small.width(done)
         baseline, thick = self.height() - self.small.descent - 1, px(5)
         if compact:
@@ -127,13 +132,13 @@ class LaneFigures(Painted):
         """What can be read from the last row: the rate, the ratio, how many are finished."""
         t, px, f = theme.current(), theme.px, self._figures
         rate, ratio, note, *_ = self._said
-        done = f"{f.finished:,} of {self._total:,}"
+        done = tr("{n:,} of {all:,}", n=f.finished, all=self._total)
         foot, line = round(self.small.height), round(1.1 * self.text.height)
         tall = self.height() >= self.large.height + line + foot + px(6)
         face = self.large if tall else self.strong
         y = float(face.ascent)
         face.say(painter, 0, y, rate, t.text)
-        self.text.say(painter, face.width(rate) + px(6), y, "tok/s", t.secondary)
+        self.text.say(painter, face.width(rate) + px(6), y, tr("tok/s"), t.secondary)
         if ratio and tall:
             y += line + px(3)
             self.strong.say(painter, 0, y, ratio, self._ratio_color())

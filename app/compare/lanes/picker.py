@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QW
 from app.compare.choice import MOST_LANES, LaneChoice
 from app.compare.lanes.editor import LaneEditor
 from app.compare.lanes.mark import LaneMark
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.flow_layout import Flow
@@ -53,9 +54,10 @@ class LaneChip(QFrame):
         super().__init__()
         named(self, f"lane_chip_{index}", "chip")
         self.index = index
-        tip = f"Change {name}; drag it, or press Alt with an arrow key, to move it"
-        self.name = named(_Name(name), f"lane_{index}", "chip", said=f"Lane {index + 1}: {name}", tip=tip)
-        self.cross = named(QToolButton(), f"lane_{index}_remove", said=f"Remove {name}", tip=f"Remove {name}")
+        tip = tr("Change {lane}; drag it, or press Alt with an arrow key, to move it", lane=name)
+        said, remove = tr("Lane {n}: {lane}", n=index + 1, lane=name), tr("Remove {lane}", lane=name)
+        self.name = named(_Name(name), f"lane_{index}", "chip", said=said, tip=tip)
+        self.cross = named(QToolButton(), f"lane_{index}_remove", said=remove, tip=remove)
         self.cross.setText("×")
         self.cross.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         margins = (theme.px(10), 0, theme.px(3 if removable else 10), 0)
@@ -80,8 +82,9 @@ class LanePicker(QWidget):
         self._dragging = False
         self._dropped: int | None = None
         self.editor = LaneEditor(self)
-        self.heading = label("Lanes", "secondary")
-        self.add = button("lane_add", "+ lane", role="link", tip=f"Add a lane, {MOST_LANES} at most")
+        self.heading = label(tr("Lanes"), "secondary")
+        tip = tr("Add a lane, {most} at most", most=MOST_LANES)
+        self.add = button("lane_add", tr("+ lane"), role="link", tip=tip)
         self._flow = Flow(self)
         self._flow.addWidget(self.heading)
         self._flow.addWidget(self.add)

@@ -4,6 +4,7 @@ from PySide6.QtCore import QPointF, QRect, QSize, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
+from app.language import tr
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -20,7 +21,7 @@ class StreamStrip(Painted):
     face = Face(11.5, mono=True)
 
     def __init__(self) -> None:
-        super().__init__("stream_strip", "Last words of running requests")
+        super().__init__("stream_strip", tr("Last words of running requests"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.shown: list[int] = []
         self._requests: dict[int, RequestView] = {}

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.language import tr
 from app.words import duration, number
 from engine.trace import Ended, FinishReason, Kind, Presence, Record, Step, Submitted
 
-KINDS = ("reserved", "internal", "external")
+KINDS = {"reserved": tr("reserved"), "internal": tr("internal"), "external": tr("external")}
 LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word
 
 
@@ -109,20 +110,29 @@ def rate_words(rate: float | None) -> str:
 
 
 def wasted_words(figures: Figures) -> str:
-    return f"{'–' if figures.wasted is None else percent(figures.wasted)} of computed rows wasted"
+    return tr("{share} of computed rows wasted", share=_wasted(figures))
+
+
+def short_wasted_words(figures: Figures) -> str:
+    return tr("{share} wasted", share=_wasted(figures))
+
+
+def _wasted(figures: Figures) -> str:
+    return "–" if figures.wasted is None else percent(figures.wasted)
 
 
 def ttft_words(figures: Figures) -> str:
-    return f"first token p95 {duration(figures.ttft) if figures.ttft is not None else '–'}"
+    return tr("first token p95 {time}", time=duration(figures.ttft) if figures.ttft is not None else "–")
 
 
 def waste_words(figures: Figures) -> str:
     """ "KV waste 61 %: 22 reserved, 39 internal"."""
     if figures.waste is None:
-        return "KV waste –"
+        return tr("KV waste {share}", share="–")
     kinds = {kind: share for kind, share in figures.waste.items() if share >= LEAST_SHARE}
-    parts = ", ".join(f"{percent(share).removesuffix(' %')} {kind}" for kind, share in kinds.items())
-    return f"KV waste {percent(sum(figures.waste.values()))}" + (f": {parts}" if len(kinds) > 1 else "")
+    parts = ", ".join(f"{percent(share).removesuffix(' %')} {KINDS[kind]}" for kind, share in kinds.items())
+    words = tr("KV waste {share}", share=percent(sum(figures.waste.values())))
+    return f"{words}: {parts}" if len(kinds) > 1 else words
 
 
 def short_waste_words(figures: Figures) -> str:
@@ -130,11 +140,20 @@ def short_waste_words(figures: Figures) -> str:
     if figures.waste is None:
         return waste_words(figures)
     whole, (kind, most) = sum(figures.waste.values()), max(figures.waste.items(), key=lambda each: each[1])
-    return f"KV waste {percent(whole)}" + (f", mostly {kind}" if whole >= LEAST_SHARE and 2 * most > whole else "")
+    if whole >= LEAST_SHARE and 2 * most > whole:
+        return tr("KV waste {share}, mostly {kind}", share=percent(whole), kind=KINDS[kind])
+    return tr("KV waste {share}", share=percent(whole))
 
 
 def finished_words(figures: Figures, total: int) -> str:
-    words = f"{figures.finished:,} of {total:,} finished"
-    if figures.cancelled:
-        words += f", {figures.cancelled:,} stopped"
-    return f"{words}, {figures.failed:,} failed" if figures.failed else words
+    return _ended_words(tr("{n:,} of {all:,} finished", n=figures.finished, all=total), figures)
+
+
+def short_finished_words(figures: Figures, total: int) -> str:
+    return _ended_words(tr("{n:,} of {all:,}", n=figures.finished, all=total), figures)
+
+
+def _ended_words(finished: str, figures: Figures) -> str:
+    stopped = (tr("{count:,} stopped", count=figures.cancelled),) if figures.cancelled else ()
+    failed = (tr("{count:,} failed", count=figures.failed),) if figures.failed else ()
+    return ", ".join((finished, *stopped, *failed))

@@ -21,6 +21,7 @@ from app.inside.timeline.axis import Axis
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
+from app.language import tr
 from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -37,7 +38,14 @@ from engine.trace import Notice, Record, Step
 if TYPE_CHECKING:
     from app.compare.race.session import RaceSession
 
-AGAIN = "Repeats the lane's disturbed runs, each in the place of the one before"
+AGAIN = tr("Repeats the lane's disturbed runs, each in the place of the one before")
+STATES = {
+    LaneState.WAITING: tr("waiting"),
+    LaneState.LOADING: tr("loading"),
+    LaneState.STARTING: tr("getting ready"),
+    LaneState.FAILED: tr("failed"),
+    LaneState.STOPPED: tr("stopped"),
+}
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
@@ -83,7 +91,7 @@ class LaneView(QFrame):
         self._stale = True
         self.title = label(show.title, "brand")
         self.sentence = LaneSentence("lane_sentence")
-        self.again = button("lane_again", "Run again", lambda: race.run_again(show.index), role="quiet", tip=AGAIN)
+        self.again = button("lane_again", tr("Run again"), lambda: race.run_again(show.index), role="quiet", tip=AGAIN)
         self.again.setEnabled(not engine_missing())
         self._say_what()
         self.status = label("", "secondary", "lane_status")
@@ -146,11 +154,13 @@ class LaneView(QFrame):
         self.timeline.set_cursor(cursor)
         self.lane.scope.show_at(inf if cursor is None else (self.lane.playback.origin or 0.0) + cursor)
         if live:
-            self.status.setText(f"running {clock:.1f} s" + self._repeat())
+            self.status.setText(tr("running {clock:.1f} s", clock=clock) + self._repeat())
         elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
-            word = "done in" if self.lane.state is LaneState.DONE else "stopped after"
-            words = "  ·  ".join(filter(None, (f"{word} {duration(self.lane.span)}", self.lane.spread)))
-            self.status.setText(words if ended else f"replay {clock:.1f} s")
+            span = duration(self.lane.span)
+            done = self.lane.state is LaneState.DONE
+            words = tr("done in {span}", span=span) if done else tr("stopped after {span}", span=span)
+            words = "  ·  ".join(filter(None, (words, self.lane.spread)))
+            self.status.setText(words if ended else tr("replay {clock:.1f} s", clock=clock))
         return cursor
 
     def show_range(self, begin: float, end: float, span: float) -> None:
@@ -208,7 +218,8 @@ class LaneView(QFrame):
         if theme.presenting():
             words = [sentence(self.lane.disturbance)] if self.lane.disturbance else []
         elif self.lane.disturbance:
-            words = [f"{sentence(self.lane.disturbance)}: it may be faster than it looks"]
+            why = sentence(self.lane.disturbance)
+            words = [tr("{disturbance}: it may be faster than it looks", disturbance=why)]
         if len(specs) > 1 and not theme.presenting():
             words.insert(0, held_words(trace.header.model) if trace.records else SCHEMES[spec.quantization].title)
         if len({(each.source, each.revision) for each in specs}) > 1:
@@ -217,7 +228,7 @@ class LaneView(QFrame):
 
     def _repeat(self) -> str:
         repeats = self._race.repeats
-        return f"  ·  run {self.lane.repeat + 1} of {repeats}" if repeats > 1 else ""
+        return "  ·  " + tr("run {n} of {all}", n=self.lane.repeat + 1, all=repeats) if repeats > 1 else ""
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -267,13 +278,13 @@ class LaneView(QFrame):
         set_role(self.status, "error" if failed else "secondary")
         match lane.state:
             case LaneState.LOADING if lane.load is not None:
-                self.status.setText(f"loading the model · {lane.load.words}")
+                self.status.setText(tr("loading the model · {progress}", progress=lane.load.words))
             case LaneState.RUNNING:
-                self.status.setText("running" + self._repeat())
+                self.status.setText(tr("running") + self._repeat())
             case LaneState.DONE:
-                self.status.setText(f"done in {duration(lane.span)}")
-            case _:
-                self.status.setText(lane.state.value)
+                self.status.setText(tr("done in {span}", span=duration(lane.span)))
+            case state:
+                self.status.setText(STATES[state])
 
     def _tell(self) -> None:
         """Figures and ratio, ten times a second at most."""
@@ -284,9 +295,9 @@ class LaneView(QFrame):
         ratio, note = None, ""
         first = self.lane.index == 0
         if first and len(self._race.lanes) > 1 and self.figures.rate:
-            ratio, note = 1.0, "baseline"
+            ratio, note = 1.0, tr("baseline")
         elif self._base is not None and self._base.rate and self.figures.rate:
-            ratio, note = self.figures.rate / self._base.rate, "the first lane"
+            ratio, note = self.figures.rate / self._base.rate, tr("the first lane")
         self.panel.show_figures(self.figures, self.lane.total, ratio, note)
         self.figures_changed.emit()
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
+from app.language import tr
 from app.ui import theme
 from app.ui.labels import Heading, label
 from app.ui.layouts import Scrolled, column, named
@@ -21,16 +22,19 @@ def light_words(agreements: Sequence[Agreement | None]) -> str:
     told = [a for a in agreements if a is not None and a.compared]
     verdict = worst(agreements)
     if verdict is None:
-        return f"{'no prompt in common' if any(agreements) else 'one lane'}: no tokens to compare"
+        if any(agreements):
+            return tr("no prompt in common: no tokens to compare")
+        return tr("one lane: no tokens to compare")
     if verdict is Verdict.SAME:
-        lanes = len(told) + 1
-        return "same tokens in " + ("every lane" if lanes == len(agreements) else f"{lanes} of {len(agreements)} lanes")
+        if len(told) + 1 == len(agreements):
+            return tr("same tokens in every lane")
+        return tr("same tokens in {n} of {all} lanes", n=len(told) + 1, all=len(agreements))
     partings = [p for a in told for p in a.partings if p.verdict is verdict]
-    count = f"{len({(p.arrival, p.sample) for p in partings}):,} of {max(a.compared for a in told):,}"
+    count, all_told = len({(p.arrival, p.sample) for p in partings}), max(a.compared for a in told)
     if verdict is Verdict.NEAR_TIE:
         margin = max(p.margin or 0.0 for p in partings)
-        return f"near-tie in {count}, {margin:.0e} nats apart"
-    return f"tokens differ in {count}"
+        return tr("near-tie in {n:,} of {all:,}, {margin:.0e} nats apart", n=count, all=all_told, margin=margin)
+    return tr("tokens differ in {n:,} of {all:,}", n=count, all=all_told)
 
 
 def worst(agreements: Sequence[Agreement | None]) -> Verdict | None:
@@ -42,12 +46,19 @@ def worst(agreements: Sequence[Agreement | None]) -> Verdict | None:
 def parting_words(parting: Parting) -> str:
     """ "prompt 3, token 41:  ' owl' instead of ' fox'  ·  2.1e-05 nats apart"."""
     ours, theirs = (
-        "its end" if token is None else repr(text) if text else f"token {token}"
+        tr("its end") if token is None else repr(text) if text else tr("token {id}", id=token)
         for token, text in zip(parting.tokens, parting.texts, strict=True)
     )
-    sample = f", sample {parting.sample + 1}" if parting.sample else ""
-    by = "" if parting.margin is None else f"  ·  {'' if parting.exact else '~'}{parting.margin:.1e} nats apart"
-    return f"prompt {parting.arrival + 1}{sample}, token {parting.position + 1}:  {theirs} instead of {ours}{by}"
+    prompt, sample, token = parting.arrival + 1, parting.sample + 1, parting.position + 1
+    if parting.sample:
+        place = tr("prompt {prompt}, sample {sample}, token {token}", prompt=prompt, sample=sample, token=token)
+    else:
+        place = tr("prompt {prompt}, token {token}", prompt=prompt, token=token)
+    words = tr("{place}:  {theirs} instead of {ours}", place=place, theirs=theirs, ours=ours)
+    if parting.margin is None:
+        return words
+    margin = f"{'' if parting.exact else '~'}{parting.margin:.1e}"
+    return "  ·  ".join((words, tr("{margin} nats apart", margin=margin)))
 
 
 class AgreementLight(QPushButton):
@@ -56,7 +67,7 @@ class AgreementLight(QPushButton):
 
     def __init__(self) -> None:
         super().__init__()
-        tip = "The first token in which each request differs from the first lane"
+        tip = tr("The first token in which each request differs from the first lane")
         named(self, "agreement_light", "light", tip=tip)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._names: Sequence[str] = ()
@@ -79,7 +90,7 @@ class AgreementLight(QPushButton):
         self._expected = self._verdict is not None and worst(strict) in (None, Verdict.SAME) and any(others)
         words = light_words(agreements)
         if self._expected and self._verdict is not Verdict.SAME:
-            words += ", from other weights"
+            words = tr("{verdict}, from other weights", verdict=words)
         self.setText("      " + words)
         self.setAccessibleName(words)
         self.setVisible(bool(agreements))
@@ -117,19 +128,22 @@ class AgreementLight(QPushButton):
     def _on_clicked(self) -> None:
         if self._sheet is not None:
             self._sheet.deleteLater()
-        sheet = self._sheet = Popover(self, "agreement_sheet", "Where tokens differ", width=520)
+        sheet = self._sheet = Popover(self, "agreement_sheet", tr("Where tokens differ"), width=520)
         lines: list[QWidget] = []
         for name, partings in self.lines():
-            lines.append(Heading(f"{name} against {self._names[0]}"))
-            lines += map(_selectable, partings[:MOST_LINES] or ["same tokens in every request"])
+            lines.append(Heading(tr("{lane} against {first}", lane=name, first=self._names[0])))
+            lines += map(_selectable, partings[:MOST_LINES] or [tr("same tokens in every request")])
             if len(partings) > MOST_LINES:
-                lines.append(label(f"and {len(partings) - MOST_LINES:,} more", "note"))
+                lines.append(label(tr("and {count:,} more", count=len(partings) - MOST_LINES), "note"))
         scroll = Scrolled(column(*lines, None, spacing=4))
         scroll.setFixedHeight(min(theme.px(320), scroll.sheet.sizeHint().height() + theme.px(4)))
         sheet.column.addWidget(scroll)
         note = label(
-            f"A near-tie: the two tokens' probabilities were less than {NEAR_TIE:g} nats apart, so that the order of "
-            "additions decides which comes first.",
+            tr(
+                "A near-tie: the two tokens' probabilities were less than {nats:g} nats apart, so that the order of "
+                "additions decides which comes first.",
+                nats=NEAR_TIE,
+            ),
             "note",
         )
         note.setWordWrap(True)

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, stairs
+from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import apart, draw_line
 from app.plot.scales import nice_top, tick_words
@@ -32,14 +33,14 @@ class Lines:
 
 
 TOKENS = Lines(
-    "Tokens over time",
-    "output tokens so far; a level stretch is a wait",
+    tr("Tokens over time"),
+    tr("output tokens so far; a level stretch is a wait"),
     lambda series: [series.tokens],
     lambda latest: number(latest[0]),
 )
 QUEUE = Lines(
-    "Running · waiting",
-    "requests that hold a slot · requests that wait for one (fainter), after each step",
+    tr("Running · waiting"),
+    tr("requests that hold a slot · requests that wait for one (fainter), after each step"),
     lambda series: [series.running, series.waiting],
     lambda latest: " · ".join(f"{value:,.0f}" for value in latest),
     smooth=False,

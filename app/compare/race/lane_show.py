@@ -5,6 +5,7 @@ from statistics import median
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
 from app.session.load_progress import LoadStatus
@@ -53,7 +54,7 @@ class LaneShow(QObject):
         if len(spans) < 2:
             return ""
         half = 50 * (spans[-1] - spans[0]) / median(spans)
-        return f"median of {len(spans)} runs, ±{half:.0f} %"
+        return tr("median of {runs} runs, ±{half:.0f} %", runs=len(spans), half=half)
 
     def finish(self, repeat: int, trace: Trace) -> None:
         self.traces[repeat] = trace

@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QFrame
 
 from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.insights import INSIGHTS
+from app.language import tr
 from app.session.lessee import Phase
 from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button
@@ -13,6 +14,7 @@ from app.ui.layouts import named, row
 from app.ui.zoomed import sized
 
 STEPS = 1000
+REPLAY = tr("▶  Replay")
 
 
 class ReplayBar(QFrame):
@@ -24,18 +26,18 @@ class ReplayBar(QFrame):
         super().__init__()
         named(self, "replay_bar", "panel")
         self._race = race
-        tip = "Play all lanes together from the start (Space)"
-        self.button = sized(button("replay_button", "▶  Replay", race.toggle, tip=tip), width=104)
-        self.slider = Slider("replay_slider", "Moment of the replay", STEPS)
+        tip = tr("Play all lanes together from the start (Space)")
+        self.button = sized(button("replay_button", REPLAY, race.toggle, tip=tip), least_width=104)
+        self.slider = Slider("replay_slider", tr("Moment of the replay"), STEPS)
         self.time = sized(label("", "secondary", "replay_time"), width=120)
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
-        self.speed = DropDown("replay_speed", speeds, "Speed of the replay")
+        self.speed = DropDown("replay_speed", speeds, tr("Speed of the replay"))
         self.speed.setCurrentIndex(SPEEDS.index(1.0))
-        views = [("Slots and streams", None), *((insight.title, insight) for insight in INSIGHTS)]
-        self.view = DropDown("lane_views", views, "What the lanes show")
+        views = [(tr("Slots and streams"), None), *((insight.title, insight) for insight in INSIGHTS)]
+        self.view = DropDown("lane_views", views, tr("What the lanes show"))
         self.view.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
-        self.view.setToolTip("What every lane shows of its run")
+        self.view.setToolTip(tr("What every lane shows of its run"))
         self.view.currentIndexChanged.connect(lambda: self.view_chosen.emit(self.view.currentData()))
         line = self.button, (self.slider, 1), self.time, self.speed, self.view
         self.setLayout(row(*line, margins=(12, 6, 12, 6), spacing=12))
@@ -56,7 +58,7 @@ class ReplayBar(QFrame):
 
     def _on_clock(self, clock: float) -> None:
         longest = max(self._race.longest, clock)
-        self.time.setText(f"{clock:.1f} of {longest:.1f} s")
+        self.time.setText(tr("{clock:.1f} of {longest:.1f} s", clock=clock, longest=longest))
         self.slider.show_place(round(STEPS * clock / longest) if longest else 0)
 
     def _on_slid(self, step: int) -> None:
@@ -67,5 +69,5 @@ class ReplayBar(QFrame):
         self._race.speed = self.speed.currentData()
 
     def _on_replay(self, runs: bool) -> None:
-        self.button.setText("❚❚  Pause" if runs else "▶  Replay")
-        self.button.setAccessibleName("Pause the replay" if runs else "Replay the race")
+        self.button.setText(tr("❚❚  Pause") if runs else REPLAY)
+        self.button.setAccessibleName(tr("Pause the replay") if runs else tr("Replay the race"))

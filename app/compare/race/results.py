@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame, QHeaderView
 
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
+from app.language import tr
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.controls import button
@@ -42,7 +43,7 @@ class ResultModel(ColumnModel[MeasureRow]):
         values = row.cells[column - 1].values if column else ()
         if len(values) < 2:
             return f"{row.measure.name} = {row.measure.formula}"
-        return "the median of " + ", ".join(map(row.measure.text, values))
+        return tr("the median of {values}", values=", ".join(map(row.measure.text, values)))
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole) -> object:
         if role == Role.ForegroundRole and orientation is ACROSS and section:
@@ -95,19 +96,19 @@ class ResultTable(QFrame):
         named(self, "result_panel", "panel")
         self._report: Report | None = None
         self.model = ResultModel()
-        self.table = TableView("result_table", "Result", self.model, ResultCells(self.model), LINE)
+        self.table = TableView("result_table", tr("Result"), self.model, ResultCells(self.model), LINE)
         self.table.setSelectionMode(TableView.SelectionMode.NoSelection)
         header = self.table.horizontalHeader()
         header.setSectionsClickable(False)
         header.setMinimumSectionSize(40)
         header.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # lanes may differ in their last word
-        self.empty = label("The table comes when every lane is done.", "secondary", "result_empty")
+        self.empty = label(tr("The table comes when every lane is done."), "secondary", "result_empty")
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.all = button("result_all", "all measures", role="quiet", checkable=True)
+        self.all = button("result_all", tr("all measures"), role="quiet", checkable=True)
         self.all.toggled.connect(self._show)
         self.light = AgreementLight()
         self.disturbed = Note("result_disturbed", "warning")
-        parts = Heading("Result", self.all), (self.table, 1), (self.empty, 1), self.disturbed, self.light
+        parts = Heading(tr("Result"), self.all), (self.table, 1), (self.empty, 1), self.disturbed, self.light
         self.setLayout(column(*parts, margins=(12, 10, 12, 8), spacing=4))
         theme.changes.theme_changed.connect(self._stretch)
         self._show()
@@ -129,7 +130,7 @@ class ResultTable(QFrame):
         self.model.show(self.comparison, not self.all.isChecked())
         self.empty.setVisible(report is None)
         names = report.comparison.disturbed if report is not None else []
-        self.disturbed.say(f"Other programs disturbed {', '.join(names)}." if names else "")
+        self.disturbed.say(tr("Other programs disturbed {lanes}.", lanes=", ".join(names)) if names else "")
         for widget in (self.table, self.all):
             widget.setVisible(report is not None)
         if report is None:

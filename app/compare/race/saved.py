@@ -9,6 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.session.engine_lease import Report
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
@@ -19,7 +20,6 @@ from engine.compare import load_race
 from engine.jobs import LoadProgress
 from engine.library import read_side_by_side
 
-RUNS, RECORDS = "runs", "records"  # what is counted while a race, or several runs, are read
 Read = Callable[[Callable[[int, int], None], threading.Event], Any]
 
 
@@ -42,7 +42,11 @@ class SavedRaces(QObject):
         def read(tell: Callable[[int, int], None], cancelled: threading.Event) -> object:
             return load_race(path, tell, cancelled)
 
-        self._begin(read, path.stem, RUNS, lambda result: self.race_read.emit(*result, path))
+        def words(done: int, total: int) -> str:
+            return tr("{done:,} of {total:,} runs", done=done, total=total)
+
+        failed = tr("The race was not opened")
+        self._begin(read, path.stem, words, failed, lambda result: self.race_read.emit(*result, path))
 
     def read_runs(self, paths: Sequence[Path]) -> None:
         """As the lanes of one race."""
@@ -50,7 +54,11 @@ class SavedRaces(QObject):
         def read(tell: Callable[[int, int], None], cancelled: threading.Event) -> object:
             return read_side_by_side(paths, tell, cancelled)
 
-        self._begin(read, f"{len(paths)} runs", RECORDS, self.runs_read.emit)
+        def words(done: int, total: int) -> str:
+            return tr("{done:,} of {total:,} records", done=done, total=total)
+
+        name = tr("{count} runs", count=len(paths))
+        self._begin(read, name, words, tr("The runs were not opened"), self.runs_read.emit)
 
     def close(self) -> None:
         """Ends the reading under way."""
@@ -59,29 +67,31 @@ class SavedRaces(QObject):
             self._work = None
             self._notice.hide()
 
-    def _begin(self, read: Read, name: str, noun: str, take: Callable[[Any], object]) -> None:
+    def _begin(
+        self, read: Read, name: str, words: Callable[[int, int], str], failed: str, take: Callable[[Any], object]
+    ) -> None:
+        """Reads what is called `name`, telling in `words` how far it is, and `failed` where it cannot be read."""
         self.close()
         work = self._work = LongWork(self._session, self)
 
         def say(status: LoadStatus) -> None:
-            words = f"{status.done:,} of {status.total:,} {noun}"
-            self._notice.tell("info", f"Reading {name}", words, action=("Cancel", self.close))
+            title, cancel = tr("Reading {name}", name=name), (tr("Cancel"), self.close)
+            self._notice.tell("info", title, words(status.done, status.total), action=cancel)
 
         def go(report: Report, cancelled: threading.Event) -> object:
             return read(lambda done, total: report(LoadProgress("reading", done, total)), cancelled)
 
         work.progressed.connect(say)
-        work.ended.connect(lambda outcome: self._on_ended(work, noun, outcome, take))
+        work.ended.connect(lambda outcome: self._on_ended(work, failed, outcome, take))
         work.ended.connect(work.deleteLater)
         work.start(go)
 
-    def _on_ended(self, work: LongWork, noun: str, outcome: Outcome, take: Callable[[Any], object]) -> None:
+    def _on_ended(self, work: LongWork, failed: str, outcome: Outcome, take: Callable[[Any], object]) -> None:
         if work is not self._work:
             return  # it was given up
         self._work = None
         self._notice.hide()
         if outcome.error:
-            what = "The race was" if noun == RUNS else "The runs were"
-            self._notice.tell("error", f"{what} not opened", sentence(outcome.error))
+            self._notice.tell("error", failed, sentence(outcome.error))
         elif not outcome.cancelled:
             take(outcome.result)

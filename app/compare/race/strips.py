@@ -11,6 +11,7 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
+from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.scales import axis_words, nice_top
 from app.ui import theme
@@ -30,13 +31,13 @@ class Dots:
 
 
 TTFT = Dots(
-    "Time to first token",
-    "TTFT = first token − submit, a dot a request; ticks at p50 and, shorter, p95",
+    tr("Time to first token"),
+    tr("TTFT = first token − submit, a dot a request; ticks at p50 and, shorter, p95"),
     lambda series: (series.ttft_time, series.ttft),
 )
 ITL = Dots(
-    "Inter-token latency",
-    "ITL = gaps between emissions, pooled; at most 600 dots a lane, ticks at p50 and, shorter, p95 of all",
+    tr("Inter-token latency"),
+    tr("ITL = gaps between emissions, pooled; at most 600 dots a lane, ticks at p50 and, shorter, p95 of all"),
     lambda series: (series.itl_time, series.itl),
 )
 

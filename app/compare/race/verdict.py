@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from app.language import tr
 from engine.compare import Comparison, MeasureCell
 
 LEAST = 1.05  # a factor of one run each that is told from none
-SURE = "No difference that this machine can show"
+SURE = tr("No difference that this machine can show")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,14 @@ def verdict(comparison: Comparison, titles: tuple[str, ...]) -> Verdict | None:
     repeats = min(len(cells[best].values), len(cells[other].values))
     reasons = [_steps(comparison, best, other), _runs(cells[best], cells[other], repeats)]
     if comparison.disturbed:
-        reasons.append("other programs ran: steps are sure, seconds are not")
+        reasons.append(tr("other programs ran: steps are sure, seconds are not"))
     told = "  ·  ".join(filter(None, reasons))
     if not _apart(cells[best], cells[other], factor, repeats):
-        return Verdict(None, SURE, f"{factor:.2f} × between {titles[best]} and {titles[other]}  ·  {told}")
+        between = tr("{factor:.2f} × between {best} and {other}", factor=factor, best=titles[best], other=titles[other])
+        return Verdict(None, SURE, f"{between}  ·  {told}")
     times = f"{factor:.1f} ×" if factor < 9.95 else f"{factor:.0f} ×"
-    return Verdict(best, f"{titles[best]} is {times} as fast as {titles[other]}", told)
+    words = tr("{best} is {times} as fast as {other}", best=titles[best], times=times, other=titles[other])
+    return Verdict(best, words, told)
 
 
 def _apart(best: MeasureCell, other: MeasureCell, factor: float, repeats: int) -> bool:
@@ -50,12 +53,13 @@ def _steps(comparison: Comparison, best: int, other: int) -> str:
     row = comparison.row("steps")
     if row is None or None in (counts := (row.cells[best].value, row.cells[other].value)) or counts[0] == counts[1]:
         return ""
-    return f"{row.measure.text(counts[0])} against {row.measure.text(counts[1])} steps"
+    ours, theirs = map(row.measure.text, counts)
+    return tr("{ours} against {theirs} steps", ours=ours, theirs=theirs)
 
 
 def _runs(best: MeasureCell, other: MeasureCell, repeats: int) -> str:
     """How many runs it is of, and how far these lie apart."""
     if repeats < 2:
-        return "one run each"
+        return tr("one run each")
     spread = max(best.spread or 0.0, other.spread or 0.0)
-    return f"medians of {repeats} runs each, ±{100 * spread:.0f} %"
+    return tr("medians of {repeats} runs each, ±{spread:.0f} %", repeats=repeats, spread=100 * spread)

@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import Plot, draw_line
 from app.plot.scales import axis_words, nice_top, tick_words
@@ -40,11 +41,12 @@ class SweptPoint:
     def words(self) -> str:
         """What is said beside its ring."""
         if self.recommended:
-            return "recommended, knee" if self.knee else "recommended"
-        return "knee" if self.knee else ""
+            return tr("recommended, knee") if self.knee else tr("recommended")
+        return tr("knee") if self.knee else ""
 
 
 Spot = tuple[SweptPoint, QPointF]
+LATENCY = tr("p99 latency")
 
 
 class SweepPlot(Plot):
@@ -53,7 +55,7 @@ class SweepPlot(Plot):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.modes: dict[str, list[SweptPoint]] = {}  # by size
-        self.unit, self.latency = "batch size", "p99 latency"
+        self.by_rate, self.latency = False, LATENCY
         self.spots: list[Spot] = []  # where the points were drawn last
         self.said: list[tuple[str, QRectF]] = []  # what was written beside them, and where
 
@@ -72,11 +74,16 @@ class SweepPlot(Plot):
 
     def lines(self) -> list[str]:
         """A line a point, in words."""
-        return [
-            f"{p.mode} {p.size:g}: {number(p.throughput)} tok/s, {duration(p.average_latency)} a token, "
-            f"p99 {duration(p.p99)}{' · ' if p.words else ''}{p.words}"
-            for p in self.points
-        ]
+        return [self._line(point) for point in self.points]
+
+    def _line(self, point: SweptPoint) -> str:
+        figures = tr(
+            "{rate} tok/s, {average} a token, p99 {p99}",
+            rate=number(point.throughput),
+            average=duration(point.average_latency),
+            p99=duration(point.p99),
+        )
+        return f"{point.mode} {point.size:g}: " + " · ".join(filter(None, (figures, point.words)))
 
     def tooltip(self) -> str:
         return "\n".join((self.formula(), *self.lines()))
@@ -158,17 +165,19 @@ class SweepPlot(Plot):
 class SizePlot(SweepPlot):
     """Throughput above, average latency below, over the same sizes; equal distances double the size."""
 
-    title = "Throughput and latency by batch size"
+    title = tr("Throughput and latency by batch size")
 
     def formula(self) -> str:
-        return f"output tokens ÷ wall time, and average latency = total time ÷ tokens, against {self.unit}"
+        if self.by_rate:
+            return tr("output tokens ÷ wall time, and average latency = total time ÷ tokens, against request rate")
+        return tr("output tokens ÷ wall time, and average latency = total time ÷ tokens, against batch size")
 
     def draw(self, painter: QPainter, area: QRectF) -> None:
         if not self.points:
             return
         top = self.legend(painter, area)
         px = theme.px
-        sides = (("throughput", "throughput, tok/s"), ("average_latency", "average latency a token"))
+        sides = (("throughput", tr("throughput, tok/s")), ("average_latency", tr("average latency a token")))
         tops = [nice_top(1.02 * max(getattr(point, name) for point in self.points)) for name, _ in sides]
         words = [
             [tick_words(tops[0] * share) for share in (0, 0.5, 1)],
@@ -213,10 +222,14 @@ class SizePlot(SweepPlot):
 class CostPlot(SweepPlot):
     """Throughput against latency: up is quicker in all, left is quicker for each."""
 
-    title = "Throughput against latency"
+    title = tr("Throughput against latency")
 
     def formula(self) -> str:
-        return f"output tokens ÷ wall time against {self.latency}; the numbers are {self.unit}s"
+        if self.by_rate:
+            return tr(
+                "output tokens ÷ wall time against {latency}; the numbers are request rates", latency=self.latency
+            )
+        return tr("output tokens ÷ wall time against {latency}; the numbers are batch sizes", latency=self.latency)
 
     def draw(self, painter: QPainter, area: QRectF) -> None:
         if not self.points:
@@ -228,7 +241,7 @@ class CostPlot(SweepPlot):
         ticks = [tick_words(highest * share) for share in (0, 0.5, 1)]
         left = area.left() + px(6) + max(self.tiny.width(word) for word in ticks)
         plot = QRectF(left, top + caption, area.right() - left, max(1.0, area.bottom() - top - caption))
-        said = f"tok/s against {self.latency}"
+        said = tr("tok/s against {latency}", latency=self.latency)
         self.tiny.say(painter, left, top + self.tiny.ascent - px(2), said, theme.current().secondary)
         self.side(painter, plot, ticks)
         words = [(share, axis_words(longest * share)) for share in (0.0, 0.5, 1.0)]
@@ -245,13 +258,11 @@ class SweepChart(SideBySide):
         self.sizes, self.cost = SizePlot("sweep_sizes"), CostPlot("sweep_cost")
         self.add(self.sizes, self.cost)
 
-    def show_points(
-        self, points: Sequence[SweptPoint], *, unit: str = "batch size", latency: str = "p99 latency"
-    ) -> None:
-        """Draws these and no others. Modes have their colours in order of first appearance; `unit` is what was swept,
-        `latency` what `p99` is a percentile of."""
+    def show_points(self, points: Sequence[SweptPoint], *, by_rate: bool = False, latency: str = LATENCY) -> None:
+        """Draws these and no others. Modes have their colours in order of first appearance; `by_rate`: request rates
+        were swept, not batch sizes; `latency` is what `p99` is a percentile of."""
         for plot in (self.sizes, self.cost):
-            plot.unit, plot.latency = unit, latency
+            plot.by_rate, plot.latency = by_rate, latency
             plot.show_points(points)
 
 

@@ -10,6 +10,7 @@ from app.compare.choice import RaceChoice
 from app.compare.lanes.mark import LaneMark
 from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
+from app.language import tr
 from app.session.lessee import Phase
 from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Heading, label
@@ -25,15 +26,20 @@ from engine.compare import SweepOutcome, SweepResult
 from engine.trace import MEASURES, Measure
 
 MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
-EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."
+EMPTY_WORDS = tr("Each lane at every batch size: where more batching stops paying, and what to take.")
+POINTS = tr("Points of the sweep")
 LINE = 24
 SETTINGS = {  # whether they are rates: what they are
     False: (
-        "Batch sizes",
-        "How many requests run at once, with commas between them; the lanes' own sizes are not used",
+        tr("Batch sizes"),
+        tr("How many requests run at once, with commas between them; the lanes' own sizes are not used"),
     ),
-    True: ("Requests a second", "Requests a second, with commas between them; each lane keeps its own batch size"),
+    True: (
+        tr("Requests a second"),
+        tr("Requests a second, with commas between them; each lane keeps its own batch size"),
+    ),
 }
+MARKS = {"knee": tr("knee"), "recommended": tr("recommended")}
 
 
 class SweepModel(ColumnModel[Sequence[Cell]]):
@@ -45,7 +51,7 @@ class SweepModel(ColumnModel[Sequence[Cell]]):
             self.show_rows((), ())
             return
         measures = [MEASURES[key] for key in (*MEASURED, *(["goodput"] if result.slo.limits else ()))]
-        heads = [("lane", ""), ("rate" if result.by_rate else "batch", "")]
+        heads = [(tr("lane"), ""), (tr("rate") if result.by_rate else tr("batch"), "")]
         heads += [*((m.name, f"{m.name} = {m.formula}") for m in measures), ("", "")]
         last = len(heads) - 1
         columns = [cell_column(i, title, tip, right=0 < i < last) for i, (title, tip) in enumerate(heads)]
@@ -54,9 +60,9 @@ class SweepModel(ColumnModel[Sequence[Cell]]):
 
 
 def _cells(result: SweepResult, outcome: SweepOutcome, measures: Sequence[Measure], marks: bool) -> list[str]:
-    said = f"failed: {outcome.error}" if outcome.error and not outcome.metrics else ""
+    said = tr("failed: {why}", why=outcome.error) if outcome.error and not outcome.metrics else ""
     if marks and not said:
-        said = ", ".join(result.marks(outcome))
+        said = ", ".join(MARKS[mark] for mark in result.marks(outcome))
     figures = (m.text(outcome.value(m.key)) for m in measures)
     return [result.names[outcome.point.series], result.label(outcome), *figures, said]
 
@@ -71,15 +77,15 @@ class SweepPanel(QWidget):
         self.setObjectName("sweep_panel")
         self._sweep = sweep
         self._showing = False
-        kinds = [("batch sizes", False), ("request rates", True)]
-        self.by = sized(DropDown("sweep_by", kinds, "What is swept"), least_width=136)
+        kinds = [(tr("batch sizes"), False), (tr("request rates"), True)]
+        self.by = sized(DropDown("sweep_by", kinds, tr("What is swept")), least_width=136)
         self.settings = sized(line_edit("sweep_settings"), width=220)
         self.status = label(EMPTY_WORDS, "secondary", "sweep_status")
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.progress = Progress("sweep_progress", "Points of the sweep")
+        self.progress = Progress("sweep_progress", POINTS)
         self.chart = sized(SweepChart(), least_height=280)
         self.model = SweepModel()
-        self.table = TableView("sweep_table", "Points of the sweep", self.model, None, LINE)
+        self.table = TableView("sweep_table", POINTS, self.model, None, LINE)
         self.table.setSelectionMode(TableView.SelectionMode.NoSelection)
         self.table.horizontalHeader().setSectionsClickable(False)
         sized(self.table, least_height=160)
@@ -98,15 +104,15 @@ class SweepPanel(QWidget):
         head.setContentsMargins(12, 8, 12, 8)
         head.setHorizontalSpacing(12)
         head.setVerticalSpacing(6)
-        line = label("Every lane at these", "secondary"), self.by, self.settings, self.status
+        line = label(tr("Every lane at these"), "secondary"), self.by, self.settings, self.status
         for i, widget in enumerate(line):
             head.addWidget(widget, 0, i)
         head.addWidget(self.progress, 1, 0, 1, len(line))
         head.setColumnStretch(3, 1)
         self._advice = column(spacing=6)
         self._advised: list[QWidget] = []
-        advice = column(Heading("What to take"), self._advice, margins=(12, 10, 12, 10), spacing=6)
-        points = column(Heading("Points"), self.table, margins=(12, 10, 12, 8), spacing=4)
+        advice = column(Heading(tr("What to take")), self._advice, margins=(12, 10, 12, 10), spacing=6)
+        points = column(Heading(tr("Points")), self.table, margins=(12, 10, 12, 8), spacing=4)
         self._advice_panel, self._points_panel = panel(advice), panel(points)
         parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2), held(column(None))
         scroll = Scrolled(column(*parts, spacing=8))
@@ -155,7 +161,8 @@ class SweepPanel(QWidget):
             words = EMPTY_WORDS
         elif not words:
             stopped = result is not None and result.cancelled and not sweep.busy
-            words = f"{'stopped: ' if stopped else ''}{sweep.done} of {sweep.points} points"
+            words = tr("{done} of {all} points", done=sweep.done, all=sweep.points)
+            words = tr("stopped: {points}", points=words) if stopped else words
         self.status.setText(words)
         self.status.setToolTip(words)
         self.progress.setVisible(result is not None)
@@ -173,8 +180,8 @@ class SweepPanel(QWidget):
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
         if result is not None:
-            unit, latency = "request rate" if result.by_rate else "batch size", MEASURES[latency_of(result)].name
-            self.chart.show_points(points_of(result, final), unit=unit, latency=latency)
+            latency = MEASURES[latency_of(result)].name
+            self.chart.show_points(points_of(result, final), by_rate=result.by_rate, latency=latency)
             self._show_advice(result)
         self._advice_panel.setVisible(shown and final)
         self._on_progress()
@@ -184,7 +191,9 @@ class SweepPanel(QWidget):
         self._advised = []
         for i, name in enumerate(result.names):
             advice = result.recommend(i)
-            reason = advice.reason if result.by_rate or advice.outcome is None else f"batch {advice.reason}"
+            reason = advice.reason
+            if not result.by_rate and advice.outcome is not None:
+                reason = tr("batch {advice}", advice=reason)
             words = label(sentence(reason) + ".", "secondary", f"sweep_advice_{i}")
             words.setWordWrap(True)
             self._advised.append(held(row(LaneMark(i), label(name, "title"), (words, 1), spacing=8)))

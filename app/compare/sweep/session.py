@@ -7,6 +7,7 @@ from typing import TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from app.compare.choice import RaceChoice
+from app.language import tr
 from app.session.lessee import Lessee
 from app.session.session import Session
 from engine import InvalidInput, Run, Sweep, Trace, load_workload, measure
@@ -32,7 +33,8 @@ def numbers(name: str, text: str, read: Callable[[str], N]) -> tuple[N, ...]:
     except ValueError:
         found = ()
     if not found:
-        raise InvalidInput(f"{name}={text!r}: write numbers with commas between them, such as 1, 2, 4, 8")
+        remedy = tr("write numbers with commas between them, such as 1, 2, 4, 8")
+        raise InvalidInput(f"{name}={text!r}: {remedy}")
     return found
 
 
@@ -88,15 +90,25 @@ class SweepSession(Lessee):
         if sweep is None or at is None or not self.running:
             return ""
         point = sweep.points[at]
-        what = f"{point.setting:g} req/s" if sweep.by_rate else f"batch {point.setting:g}"
-        parts = [f"{at + 1} of {len(sweep.points)}", f"{point.lane.name or point.lane.config.mode}, {what}"]
+        if sweep.by_rate:
+            what = tr("{rate:g} req/s", rate=point.setting)
+        else:
+            what = tr("batch {size:g}", size=point.setting)
+        parts = [tr("{n} of {all}", n=at + 1, all=len(sweep.points))]
+        parts.append(f"{point.lane.name or point.lane.config.mode}, {what}")
         if self._loading:
-            parts.append(f"loading the model: {self._loading}")
+            parts.append(tr("loading the model: {stage}", stage=self._loading))
         elif self._run is not None:
             spent = perf_counter() - self._started
-            parts.append(f"running {spent:.1f} s, {self._run.finished:,} of {len(point.workload):,} finished")
+            words = tr(
+                "running {seconds:.1f} s, {n:,} of {all:,} finished",
+                seconds=spent,
+                n=self._run.finished,
+                all=len(point.workload),
+            )
+            parts.append(words)
         else:
-            parts.append("getting ready")
+            parts.append(tr("getting ready"))
         return "  ·  ".join(parts)
 
     def _begin(self, sweep: Sweep) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app import preferences
 from app.desktop.settings.row import SettingRow
 from app.desktop.settings.setting import Section
+from app.language import tr
 from app.ui import theme
 from app.ui.controls import button, line_edit
 from app.ui.dialog import Dialog
@@ -22,8 +23,8 @@ class SettingsDialog(Dialog):
     """Use `open()`; `show_setting` brings one into sight."""
 
     def __init__(self, parent: QWidget, sections: Sequence[Section]) -> None:
-        super().__init__(parent, "settings_dialog", "Settings")
-        self.search = line_edit("settings_search", "Search in the settings", "Search")
+        super().__init__(parent, "settings_dialog", tr("Settings"))
+        self.search = line_edit("settings_search", tr("Search in the settings"), tr("Search"))
         self.search.setClearButtonEnabled(True)
         self.empty = Note("settings_empty")
         self.told = Note("settings_told")
@@ -38,11 +39,11 @@ class SettingsDialog(Dialog):
             self.rows += rows
             fill(sheet, heading, *rows, 10, margins=None)
         sheet.addStretch(1)
-        self.area = Scrolled(sheet, "settings_scroll")
-        self.undo = button("settings_undo", "Undo", self._on_undo, role="link")
+        self.area = Scrolled(sheet, "settings_scroll", tr("settings"))
+        self.undo = button("settings_undo", tr("Undo"), self._on_undo, role="link")
         self.undo.hide()
-        restore = button("settings_restore", "Restore defaults", self._on_restore)
-        close = button("settings_close", "Close", self.accept, role="primary")
+        restore = button("settings_restore", tr("Restore defaults"), self._on_restore)
+        close = button("settings_close", tr("Close"), self.accept, role="primary")
         for each in (self.undo, restore):
             each.setAutoDefault(False)
         close.setDefault(True)
@@ -73,7 +74,9 @@ class SettingsDialog(Dialog):
             heading.setVisible(bool(shown))
             for each in rows:
                 each.setVisible(each in shown)
-        self.empty.say("" if any(not each.isHidden() for each in self.rows) else f"No setting says “{text}”.")
+        self.empty.say(
+            "" if any(not each.isHidden() for each in self.rows) else tr("No setting says “{text}”.", text=text)
+        )
 
     def _on_changed(self, key: str) -> None:
         for each in self.rows:
@@ -84,14 +87,16 @@ class SettingsDialog(Dialog):
         self._before = preferences.values()
         with theme.one_change():
             preferences.take({})
-        self._say("All settings are as they were first." if self._before else "All settings are the defaults already.")
+        self._say(
+            tr("All settings are as they were first.") if self._before else tr("All settings are the defaults already.")
+        )
         self.undo.setVisible(bool(self._before))
 
     def _on_undo(self) -> None:
         with theme.one_change():
             preferences.take(self._before)
         self.undo.hide()
-        self._say("Your settings are back.")
+        self._say(tr("Your settings are back."))
 
     def _say(self, words: str) -> None:
         self.told.say(words)

@@ -6,6 +6,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
+from app.language import tr
 from app.ui.controls import button, line_edit
 from app.ui.layouts import fill
 
@@ -20,7 +21,7 @@ class FolderField(QWidget):
         super().__init__()
         self._title, self._default, self._folder = title, default, ""
         self.edit = line_edit(name, title, default)
-        self.browse = button(f"{name}_browse", "Choose …", self._on_browse, said=f"Choose: {title}")
+        self.browse = button(f"{name}_browse", tr("Choose …"), self._on_browse, said=tr("Choose: {title}", title=title))
         self.browse.setAutoDefault(False)
         fill(QHBoxLayout(self), (self.edit, 1), self.browse, margins=(0, 0, 0, 0), spacing=6)
         self.setFocusProxy(self.edit)
@@ -39,15 +40,15 @@ class FolderField(QWidget):
         folder = Path(text).expanduser()
         try:
             if text and not folder.is_absolute():
-                raise OSError(0, "give the whole path, from / on")
+                raise OSError(0, tr("give the whole path, from / on"))
             if text:
                 folder.mkdir(parents=True, exist_ok=True)
                 if not os.access(folder, os.W_OK):
-                    raise OSError(0, "it cannot be written to")
+                    raise OSError(0, tr("it cannot be written to"))
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             self.edit.setText(self._folder)
-            self.refused.emit(f"{text}: {why}. Choose another folder.")
+            self.refused.emit(tr("{folder}: {why}. Choose another folder.", folder=text, why=why))
             return
         self.show_folder(str(folder) if text else "")
         self.chosen.emit(self._folder)

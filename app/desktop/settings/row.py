@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.desktop.settings.folder_field import FolderField
 from app.desktop.settings.setting import Choice, Folder, OnOff, Setting, Whole
+from app.language import tr
 from app.ui.controls import DropDown, Number, Switch, button
 from app.ui.labels import Note, label
 from app.ui.layouts import column, fill, held, row
@@ -30,7 +31,7 @@ class SettingRow(QWidget):
         self.control.setAccessibleName(setting.title)
         self.control.setAccessibleDescription(setting.note)
         self.title.setBuddy(self.control)
-        tip = f"{setting.title}: back to the default"
+        tip = tr("{setting}: back to the default", setting=setting.title)
         self.reset = button(f"{self._name}_reset", "↺", self._on_reset, role="quiet", tip=tip, said=tip)
         self.reset.setAutoDefault(False)
         policy = self.reset.sizePolicy()

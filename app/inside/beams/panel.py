@@ -5,21 +5,24 @@ from collections.abc import Sequence
 from app.inside.beams.history import BeamHistory, Search
 from app.inside.beams.tree import BeamTree
 from app.inside.panel import InsightPanel
+from app.language import tr, trn
 from app.playback.scope import ROUNDING, Scope
 from app.ui.tables.facts import Facts
-from app.words import counted
 from engine.trace import Fate, Record
 
 ROWS = 500  # of the table: the candidates up to the cursor
-COLUMNS = ("step", "time s", "request", "token", "text", "after beam", "as beam", "log-probability", "score", "fate")
-FATES = {Fate.PRUNED: "pruned", Fate.LIVE: "lives on", Fate.FINISHED: "finished"}
+COLUMNS = (
+    *(tr("step"), tr("time s"), tr("request"), tr("token"), tr("text"), tr("after beam"), tr("as beam")),
+    *(tr("log-probability"), tr("score"), tr("fate")),
+)
+FATES = {Fate.PRUNED: tr("pruned"), Fate.LIVE: tr("lives on"), Fate.FINISHED: tr("finished")}
 
 
 class BeamsPanel(InsightPanel):
     """The panel. It shows the selected request where that is a beam search, else the one that was last decided for."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "beams", "Beams")
+        super().__init__(scope, "beams", tr("Beams"))
         self.history = BeamHistory()
         self.tree = BeamTree()
         self.tree.sought.connect(scope.seek)
@@ -65,9 +68,11 @@ class BeamsPanel(InsightPanel):
 
 
 def _summary(search: Search, place: int, certain: int) -> str:
-    said = [f"request {search.request}", counted(search.params.beam_width, "beam")]
+    said = [tr("request {request}", request=search.request)]
+    said.append(trn("{count:,} beam", "{count:,} beams", search.params.beam_width))
     if place >= 0:
-        said.append(f"{certain:,} of {counted(search.columns[place].candidates[0].length, 'token')} certain")
+        tokens = search.columns[place].candidates[0].length
+        said.append(trn("{n:,} of {count:,} token certain", "{n:,} of {count:,} tokens certain", tokens, n=certain))
         finished = search.finished(place)
-        said += [f"{len(finished)} finished"] if finished else []
+        said += [tr("{count} finished", count=len(finished))] if finished else []
     return " · ".join(said)

@@ -7,6 +7,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 
 from app.inside.beams.history import VISIBLE, Candidate, Search
 from app.inside.chart import Chart
+from app.language import tr
 from app.ui import theme
 from app.ui.font_face import Face
 from engine.trace import Fate
@@ -14,8 +15,8 @@ from engine.trace import Fate
 CELL = 92  # pixels of the design: the least width of a column's words
 LINES = 30  # the room for lines between two columns
 ROW = 17
-EMPTY = "Beam search weighs several continuations at once: set Beams in Sampling, and each step's are drawn here."
-NOT_YET = "Its prompt is still computed: nothing was weighed yet."
+EMPTY = tr("Beam search weighs several continuations at once: set Beams in Sampling, and each step's are drawn here.")
+NOT_YET = tr("Its prompt is still computed: nothing was weighed yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class BeamTree(Chart):
     face, strong, tiny = Face(12), Face(12, 600), Face(11)
 
     def __init__(self) -> None:
-        super().__init__("beam_tree", "Beams: what each step weighed, what lives on and what is finished")
+        super().__init__("beam_tree", tr("Beams: what each step weighed, what lives on and what is finished"))
         self.search: Search | None = None
         self.place, self.certain = -1, 0
 
@@ -130,7 +131,7 @@ class BeamTree(Chart):
         for spot in spots:
             if spot.place not in drawn:
                 drawn.add(spot.place)
-                number = f"token {spot.candidate.length:,}"
+                number = tr("token {n:,}", n=spot.candidate.length)
                 self.tiny.say(painter, spot.box.left() + theme.px(2), baseline, number, t.secondary)
 
     def _certain(self, painter: QPainter, t: theme.Theme) -> None:
@@ -157,7 +158,8 @@ class BeamTree(Chart):
         y = max((spot.box.bottom() for spot in spots), default=0.0) + px(10)
         if not finished or y + self.tiny.height + line > self.height():
             return
-        title = f"finished, score over length to the power of {self.search.params.length_penalty:g}"
+        power = self.search.params.length_penalty
+        title = tr("finished, score over length to the power of {power:g}", power=power)
         self.tiny.say(painter, 0, y + self.tiny.ascent, self.tiny.cut(title, self.width()), t.secondary)
         y += self.tiny.height + px(2)
         for candidate in finished:
@@ -185,9 +187,9 @@ class BeamTree(Chart):
             return ""
         candidate = spot.candidate
         fates = {
-            Fate.LIVE: f"lives on as beam {candidate.branch + 1}",
-            Fate.FINISHED: f"finished, with the score {self.search.score(candidate):.4f}",
-            Fate.PRUNED: "pruned",
+            Fate.LIVE: tr("lives on as beam {n}", n=candidate.branch + 1),
+            Fate.FINISHED: tr("finished, with the score {score:.4f}", score=self.search.score(candidate)),
+            Fate.PRUNED: tr("pruned"),
         }
-        sums = f"log-probability {candidate.total:.4f} of {candidate.length:,} tokens"
+        sums = tr("log-probability {sum:.4f} of {tokens:,} tokens", sum=candidate.total, tokens=candidate.length)
         return f"{candidate.said}\n{sums}; {fates[candidate.fate]}"

@@ -7,14 +7,15 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, Q
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app.inside.kv_map.state import KvState
+from app.language import tr, trn
 from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
-from app.words import counted
 
 ROW, WIDTH = 20, 240
 HEAD = 2  # rows at the top that do not scroll
 HEADING = -1  # in place of a block
+LOGICAL, PHYSICAL, FILLED = tr("logical"), tr("physical"), tr("filled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def lines_of(state: KvState, request: int) -> list[Line]:
     samples, lines = state.samples(request), []
     for branch, table in samples.items():
         if len(samples) > 1 or branch:
-            lines.append(Line(f"sample {branch + 1} · {counted(len(table), 'block')}"))
+            head = trn("sample {n} · {count:,} block", "sample {n} · {count:,} blocks", len(table), n=branch + 1)
+            lines.append(Line(head))
         for place, block in enumerate(table.tolist()):
             filled = int(state.filled[block])
             words = f"{filled}/{state.size}"
@@ -50,7 +52,7 @@ class KvBlockTable(QAbstractScrollArea):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("kv_block_table")
-        self.setAccessibleName("Block table")
+        self.setAccessibleName(tr("Block table"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
@@ -76,12 +78,14 @@ class KvBlockTable(QAbstractScrollArea):
         self.lines = lines_of(state, request)
         own = [line for line in self.lines if line.block != HEADING]
         tokens = round(sum(line.share for line in own) * state.size)
-        self._title = f"#{request} · {counted(len({line.block for line in own}), 'block')}"
-        self.setAccessibleDescription(
-            f"{self._title}; "
-            + ", ".join(f"{line.place} to {line.block}, {line.text} filled" for line in own[:32])
-            + f"; {tokens} tokens in all tables"
+        blocks = len({line.block for line in own})
+        self._title = trn("#{request} · {count:,} block", "#{request} · {count:,} blocks", blocks, request=request)
+        told = (
+            tr("{logical} to {physical}, {tokens} filled", logical=line.place, physical=line.block, tokens=line.text)
+            for line in own[:32]
         )
+        parts = self._title, ", ".join(told), tr("{count} tokens in all tables", count=tokens)
+        self.setAccessibleDescription("; ".join(parts))
         self._refit()
 
     def sizeHint(self) -> QSize:
@@ -104,10 +108,10 @@ class KvBlockTable(QAbstractScrollArea):
         """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
         face, small = self.face, self.small
         digits = face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
-        logical = max(small.width("logical"), face.width("000"))
-        physical = logical + theme.px(30) + max(digits, small.width("physical"))
+        logical = max(small.width(LOGICAL), face.width("000"))
+        physical = logical + theme.px(30) + max(digits, small.width(PHYSICAL))
         words = max((face.width(line.text) for line in self.lines if line.block >= 0), default=0.0)
-        words = max(words + face.width(" ×00"), small.width("filled"))
+        words = max(words + face.width(" ×00"), small.width(FILLED))
         return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -130,9 +134,9 @@ class KvBlockTable(QAbstractScrollArea):
             painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
         self.strong.say(painter, dot + theme.px(6), row / 2 + self.strong.cap / 2, self._title, t.text)
         baseline = 1.5 * row + small.cap / 2
-        small.say(painter, logical, baseline, "logical", t.secondary, before=1)
-        small.say(painter, physical, baseline, "physical", t.secondary, before=1)
-        small.say(painter, left, baseline, "filled", t.secondary)
+        small.say(painter, logical, baseline, LOGICAL, t.secondary, before=1)
+        small.say(painter, physical, baseline, PHYSICAL, t.secondary, before=1)
+        small.say(painter, left, baseline, FILLED, t.secondary)
 
     def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
         t, own, face = theme.current(), theme.request_color(self._request), self.face

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
+from app.language import tr
 from app.plot.inked import mixed
 from app.ui import theme
 from app.ui.font_face import Face
@@ -37,12 +38,17 @@ class Strip:
     @property
     def words(self) -> str:
         if self.over:
-            return f"finished, held for its batch: {self.tokens:,} tokens never used again"
-        return f"used {self.used:,} · reserved {self.reserved:,} · never used {self.never:,}"
+            return tr("finished, held for its batch: {tokens:,} tokens never used again", tokens=self.tokens)
+        return tr(
+            "used {used:,} · reserved {reserved:,} · never used {never:,}",
+            used=self.used,
+            reserved=self.reserved,
+            never=self.never,
+        )
 
     @property
     def short(self) -> str:
-        return "held for its batch" if self.over else f"{self.used:,} + {self.reserved:,} + {self.never:,}"
+        return tr("held for its batch") if self.over else f"{self.used:,} + {self.reserved:,} + {self.never:,}"
 
 
 def strips_of(state: KvState) -> list[Strip]:
@@ -68,7 +74,7 @@ class KvStrips(Painted):
     face = Face(11)
 
     def __init__(self) -> None:
-        super().__init__("kv_strips", "KV strips", focus=True)
+        super().__init__("kv_strips", tr("KV strips"), focus=True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.strips: list[Strip] = []
         self._selected = -1
@@ -76,8 +82,11 @@ class KvStrips(Painted):
     def show_state(self, state: KvState | None, selected: int) -> None:
         self.strips = strips_of(state) if state is not None else []
         self._selected = selected
-        said = "; ".join(f"slot {s.slot + 1}, #{s.request}: {s.words}" for s in self.strips[:16])
-        self.setAccessibleDescription(said or "No strip is held.")
+        said = "; ".join(
+            tr("slot {slot}, #{request}: {words}", slot=s.slot + 1, request=s.request, words=s.words)
+            for s in self.strips[:16]
+        )
+        self.setAccessibleDescription(said or tr("No strip is held."))
         self.update()
 
     @property
@@ -148,8 +157,9 @@ class KvStrips(Painted):
 
 def strip_words(strip: Strip) -> str:
     """All that is known of a strip."""
-    where = f"slot {strip.slot + 1}" if strip.slot >= 0 else "no row yet"
-    return f"#{strip.request}, {where}: {strip.blocks:,} blocks in one strip of {strip.tokens:,} tokens · {strip.words}"
+    where = tr("slot {slot}", slot=strip.slot + 1) if strip.slot >= 0 else tr("no row yet")
+    words = tr("{blocks:,} blocks in one strip of {tokens:,} tokens", blocks=strip.blocks, tokens=strip.tokens)
+    return f"#{strip.request}, {where}: {words} · {strip.words}"
 
 
 def paint_part(painter: QPainter, box: QRectF, look: str, own: QColor, step: float = 7) -> None:

@@ -9,6 +9,7 @@ from app.inside.kv_map.flashes import Marks
 from app.inside.kv_map.pixels import Grid, PoolInk, grid_for
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.words import tip_words
+from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import inked, say_on_plate
 from app.ui import theme
@@ -32,7 +33,7 @@ class KvGrid(Painted):
     small = Face(11, 600)
 
     def __init__(self) -> None:
-        super().__init__("kv_grid", "KV blocks", focus=True)
+        super().__init__("kv_grid", tr("KV blocks"), focus=True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.pointed = -1
         self.marks = Marks()

@@ -6,13 +6,13 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
+from app.language import tr, trn
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
-from app.words import counted
 
 SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one sample, and between samples
-TITLE = "on the host"
+TITLE, NONE = tr("on the host"), tr("on the host: none")
 
 
 class HostStrip(Painted):
@@ -30,12 +30,16 @@ class HostStrip(Painted):
         samples = [(key // SAMPLES, blocks) for key, blocks in sorted(state.swapped.items())]
         if samples != self._samples:
             self._samples = samples
-            self.setAccessibleName(f"Blocks in host memory: {self.words()}")
+            self.setAccessibleName(tr("Blocks in host memory: {blocks}", blocks=self.words()))
             self.update()
 
     def words(self) -> str:
         """ "#4: 5 blocks, #5: 4 blocks", or that there are none."""
-        return ", ".join(f"#{request}: {counted(blocks, 'block')}" for request, blocks in self._samples) or "none"
+        told = (
+            trn("#{request}: {count:,} block", "#{request}: {count:,} blocks", blocks, request=request)
+            for request, blocks in self._samples
+        )
+        return ", ".join(told) or tr("none")
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(200), round(self.face.height) + theme.px(2))
@@ -46,7 +50,7 @@ class HostStrip(Painted):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         face, t, middle = self.face, theme.current(), self.height() / 2
         side, step = theme.px(SIDE), theme.px(SIDE + GAP)
-        face.say(painter, 0, middle + face.cap / 2, TITLE if self._samples else f"{TITLE}: none", t.secondary)
+        face.say(painter, 0, middle + face.cap / 2, TITLE if self._samples else NONE, t.secondary)
         x, room = face.width(TITLE) + theme.px(8), self.width() - face.width("+ 9,999") - theme.px(4)
         left, self._places = sum(blocks for _, blocks in self._samples), []
         for i, (request, blocks) in enumerate(self._samples):
@@ -67,5 +71,10 @@ class HostStrip(Painted):
         for begin, end, i in self._places:
             if begin <= at.x() < end:
                 request, blocks = self._samples[i]
-                return f"request {request:,}: {counted(blocks, 'block')} in host memory until it goes on"
-        return f"Blocks of preempted requests in host memory: {self.words()}"
+                return trn(
+                    "request {request:,}: {count:,} block in host memory until it goes on",
+                    "request {request:,}: {count:,} blocks in host memory until it goes on",
+                    blocks,
+                    request=request,
+                )
+        return tr("Blocks of preempted requests in host memory: {blocks}", blocks=self.words())

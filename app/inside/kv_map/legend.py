@@ -5,20 +5,26 @@ from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.contiguous import hatch, paint_part
+from app.language import tr
 from app.plot.inked import inked, mixed
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 
-BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))
-STRIPS = (("used", "used"), ("reserved", "reserved"), ("never", "padding and never used"))
-BLOCKS_TIP = (
+BLOCKS = (
+    ("owned", tr("filled from the bottom")),
+    ("shared", tr("shared")),
+    ("cached", tr("cached")),
+    ("free", tr("free")),
+)
+STRIPS = (("used", tr("used")), ("reserved", tr("reserved")), ("never", tr("padding and never used")))
+BLOCKS_TIP = tr(
     "A block holds so many tokens' K and V. Its colour is its owner's, and its solid part is what is filled.\n"
     "A cut corner: several owners share it. Hatched: nobody's, kept for its prefix until room is needed.\n"
     "For a moment: a ring for a prefix hit or a shared prompt, a diamond for copy-on-write, a cross for a cached block "
     "that was taken.\nSelected: its blocks' numbers are their places in the block table."
 )
-STRIPS_TIP = (
+STRIPS_TIP = tr(
     "A strip is reserved whole, for the longest that may come.\nUsed: K and V are there. Reserved: still reachable "
     "under max_tokens. Crossed: padding, and what no token of this request can ever fill."
 )
@@ -37,7 +43,8 @@ class KvLegend(Painted):
     def show_strips(self, strips: bool) -> None:
         """The looks of strips, or of blocks."""
         self._strips = strips
-        self.setAccessibleName("Legend: " + ", ".join(words for _, words in (STRIPS if strips else BLOCKS)))
+        signs = ", ".join(words for _, words in (STRIPS if strips else BLOCKS))
+        self.setAccessibleName(tr("Legend: {signs}", signs=signs))
         self.update()
 
     def sizeHint(self) -> QSize:

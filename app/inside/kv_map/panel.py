@@ -29,11 +29,11 @@ from app.inside.kv_map.words import (
 )
 from app.inside.look import Look
 from app.inside.panel import InsightPanel
+from app.language import tr, trn
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.painted import Painted
 from app.ui.tables.facts import Facts
-from app.words import counted
 from engine.trace import Record
 
 WIDE = 520  # pixels from which on the block table stands beside the map
@@ -126,7 +126,7 @@ class KvMap(InsightPanel):
     """Follows the scope; its own are only the block cursor and the keyframes."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "kv_map", "KV map")
+        super().__init__(scope, "kv_map", tr("KV map"))
         self.history = KvHistory()
         self._shown: int | None = None  # the place of the step that was drawn last
         self._state: KvState | None = None
@@ -166,7 +166,7 @@ class KvMap(InsightPanel):
         if state is None or header is None or header.config.mode == "recompute":
             view.nothing.setText(EMPTY if state is None else NO_CACHE)
             view.maps.setCurrentWidget(view.nothing)
-            self.summary.say("" if state is None else "no KV cache")
+            self.summary.say("" if state is None else tr("no KV cache"))
             view.legend.hide()
             view.host.hide()
             view.table.hide()
@@ -197,9 +197,10 @@ class KvMap(InsightPanel):
         if 0 <= grid.pointed < state.blocks:
             words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:
-            words, short = f"#{selected} holds no blocks at this moment.", f"#{selected} holds no blocks."
+            words = tr("#{request} holds no blocks at this moment.", request=selected)
+            short = tr("#{request} holds no blocks.", request=selected)
         view.say(words, short)
-        how = "Arrow keys move from block to block, Enter selects its owner."
+        how = tr("Arrow keys move from block to block, Enter selects its owner.")
         grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
 
     def _draw_strips(self, state: KvState) -> None:
@@ -208,7 +209,8 @@ class KvMap(InsightPanel):
         view.table.hide()
         strips.show_state(state, selected)
         owned = int((state.references > 0).sum())
-        self.summary.say(f"{counted(len(strips.strips), 'strip')} · {owned:,} of {state.blocks:,} blocks")
+        held = trn("{count:,} strip", "{count:,} strips", len(strips.strips))
+        self.summary.say(" · ".join((held, tr("{n:,} of {all:,} blocks", n=owned, all=state.blocks))))
         external = self.scope.step_at(state.at).kv_external if 0 <= state.at < self.scope.steps else 0
         words = [kinds_words(state.kinds(), external, state.blocks * state.size)]
         words += [strip_words(strip) for strip in strips.strips if strip.request == selected]

@@ -5,18 +5,21 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from app.inside.kv_map.state import CACHED, FREE, Kinds, KvState, Mark
+from app.language import tr, trn
 from app.ui.tables.facts import Cell, Facts
-from app.words import counted
 from engine.trace import Kind, Record, Step, Submitted
 
-HINT = "Click a block: whose it is, since when, and which tokens are in it."
-SHORT_HINT = "Click a block to see whose it is."
-EMPTY = "Every block of the KV pool with its owner, once a model is loaded."
-NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
+HINT = tr("Click a block: whose it is, since when, and which tokens are in it.")
+SHORT_HINT = tr("Click a block to see whose it is.")
+EMPTY = tr("Every block of the KV pool with its owner, once a model is loaded.")
+NO_CACHE = tr("This mode keeps no KV cache: every step computes its request's whole sequence again.")
 FURTHEST = 8192  # records that are looked through for a token's text
 MOST_IDS = 8
-COLUMNS = ("block", "state", "owners", "place", "tokens", "filled", "references", "since s")
-MARK_WORDS = {Mark.SHARED: "shared", Mark.COPIED: "copied on write", Mark.EVICTED: "taken from the cached"}
+COLUMNS = (
+    *(tr("block"), tr("state"), tr("owners"), tr("place"), tr("tokens"), tr("filled"), tr("references")),
+    tr("since s"),
+)
+MARK_WORDS = {Mark.SHARED: tr("shared"), Mark.COPIED: tr("copied on write"), Mark.EVICTED: tr("taken from the cached")}
 
 Seconds = Callable[[int], float]  # when the step of a place ended, as panels show times
 
@@ -28,27 +31,35 @@ def owners_words(state: KvState, block: int, most: int = 4) -> str:
         samples.setdefault(request, []).append(branch + 1)
     names = []
     for request, numbers in list(samples.items())[:most]:
-        which = f" sample{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
-        names.append(f"#{request}" + (which if numbers != [1] else ""))
+        which = ", ".join(map(str, sorted(numbers)))
+        named = trn(
+            "#{request} sample {samples}", "#{request} samples {samples}", len(numbers), request=request, samples=which
+        )
+        names.append(named if numbers != [1] else f"#{request}")
     if len(samples) > most:
-        names.append(f"{len(samples) - most} more")
+        names.append(tr("{count} more", count=len(samples) - most))
     return ", ".join(names)
 
 
 def summary_words(state: KvState) -> str:
     """ "612 of 1,024 blocks · 59 % · 14 shared · 32 cached"."""
     owned = int((state.references > 0).sum())
-    words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
-    counts = {"shared": int((state.references > 1).sum()), "cached": int((state.owner == CACHED).sum())}
-    counts["on the host"] = sum(state.swapped.values())
-    return " · ".join([*words, *(f"{count:,} {name}" for name, count in counts.items() if count)])
+    words = [tr("{n:,} of {all:,} blocks", n=owned, all=state.blocks), share_words(owned, state.blocks)]
+    shared, cached = int((state.references > 1).sum()), int((state.owner == CACHED).sum())
+    hosted = sum(state.swapped.values())
+    words += [tr("{count:,} shared", count=shared)] if shared else []
+    words += [tr("{count:,} cached", count=cached)] if cached else []
+    words += [tr("{count:,} on the host", count=hosted)] if hosted else []
+    return " · ".join(words)
 
 
 def short_summary_words(state: KvState) -> tuple[str, ...]:
     """Where there is little room for it, from long to short."""
     owned = int((state.references > 0).sum())
     share = share_words(owned, state.blocks)
-    return f"{owned:,} of {state.blocks:,} blocks · {share}", f"{owned:,} of {state.blocks:,} · {share}", share
+    blocks = tr("{n:,} of {all:,} blocks", n=owned, all=state.blocks)
+    short = tr("{n:,} of {all:,}", n=owned, all=state.blocks)
+    return f"{blocks} · {share}", f"{short} · {share}", share
 
 
 def share_words(part: float, whole: float) -> str:
@@ -63,44 +74,62 @@ def share_words(part: float, whole: float) -> str:
 
 def kinds_words(kinds: Kinds, external: int, total: int) -> str:
     """The pool's tokens by kind, as shares of it. `external` depends on the queue: the step's record has it."""
-    parts = (("used", kinds.used), ("reserved", kinds.reserved), ("never used", kinds.internal))
-    words = [f"{name} {share_words(tokens, total)}" for name, tokens in parts]
-    free = total - kinds.used - kinds.reserved - kinds.internal
-    words.append(f"free {share_words(free, total)}" + (", too little for the next in the queue" if external else ""))
-    return " · ".join(words)
+    used, reserved, never = (share_words(part, total) for part in (kinds.used, kinds.reserved, kinds.internal))
+    free = share_words(total - kinds.used - kinds.reserved - kinds.internal, total)
+    last = tr("free {share}, too little for the next in the queue", share=free)
+    return " · ".join(
+        (
+            tr("used {share}", share=used),
+            tr("reserved {share}", share=reserved),
+            tr("never used {share}", share=never),
+            last if external else tr("free {share}", share=free),
+        )
+    )
 
 
 def tip_words(state: KvState, block: int) -> str:
     """One line on a block."""
-    filled = f"{int(state.filled[block])} of {state.size} tokens"
+    filled = tr("{n} of {all} tokens", n=int(state.filled[block]), all=state.size)
     if state.owner[block] == FREE:
-        return f"Block {block:,}: free"
+        return tr("Block {block:,}: free", block=block)
     if state.owner[block] == CACHED:
-        return f"Block {block:,}: cached, nobody's · {filled}"
-    shared = f" · {state.references[block]} references" if state.references[block] > 1 else ""
-    return f"Block {block:,}: {owners_words(state, block)} · place {state.place[block]} · {filled}{shared}"
+        return " · ".join((tr("Block {block:,}: cached, nobody's", block=block), filled))
+    owners, place, references = owners_words(state, block), int(state.place[block]), int(state.references[block])
+    words = tr("Block {block:,}: {owners} · place {place}", block=block, owners=owners, place=place)
+    shared = (tr("{count} references", count=references),) if references > 1 else ()
+    return " · ".join((words, filled, *shared))
 
 
 def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> str:
     """All that is known of a block. `content` says which tokens are in it."""
     since = int(state.since[block])
-    when = f" since {seconds(since):.2f} s" if since >= 0 else " since the beginning"
+    when = tr("since {time:.2f} s", time=seconds(since)) if since >= 0 else tr("since the beginning")
     if state.owner[block] == FREE:
-        return f"Block {block:,} is free{when}."
+        return tr("Block {block:,} is free {when}.", block=block, when=when)
     filled, place, references = int(state.filled[block]), int(state.place[block]), int(state.references[block])
     first = place * state.size
     if references:
-        shared = f": {references} references, one copy" if references > 1 else ""
-        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}{shared}"]
+        owners = owners_words(state, block)
+        belongs = tr("Block {block:,} belongs to {owners} {when}", block=block, owners=owners, when=when)
+        shared = tr("{count} references, one copy", count=references)
+        words = [f"{belongs}: {shared}" if references > 1 else belongs]
     else:
-        writer = int(state.writer[block])
-        words = [f"Block {block:,} is nobody's{when} and keeps the prefix of #{writer} until room is needed"]
-    words.append(f"place {place} in the block table, {filled} of {state.size} tokens filled")
+        kept = tr(
+            "Block {block:,} is nobody's {when} and keeps the prefix of #{writer} until room is needed",
+            block=block,
+            when=when,
+            writer=int(state.writer[block]),
+        )
+        words = [kept]
+    size = state.size
+    words.append(tr("place {place} in the block table, {n} of {all} tokens filled", place=place, n=filled, all=size))
     mark = Mark(int(state.event[block]))
     if mark and state.event_at[block] >= since:
-        words.append(f"{MARK_WORDS[mark]} at {seconds(int(state.event_at[block])):.2f} s")
+        at = seconds(int(state.event_at[block]))
+        words.append(tr("{what} at {time:.2f} s", what=MARK_WORDS[mark], time=at))
     if filled:
-        words.append(f"positions {first}–{first + filled - 1}: {content}")
+        last = first + filled - 1
+        words.append(tr("positions {first}–{last}: {content}", first=first, last=last, content=content))
     return " · ".join(words)
 
 
@@ -110,22 +139,25 @@ def content_words(state: KvState, block: int, records: Sequence[Record], positio
     at = int(state.requests.position[request]) if 0 <= request < len(state.requests) else -1
     submitted = records[at] if at >= 0 else None
     if not isinstance(submitted, Submitted):
-        return "tokens of a request that the trace does not tell of"
+        return tr("tokens of a request that the trace does not tell of")
     first = int(state.place[block]) * state.size
     end = first + int(state.filled[block])
     prompt = len(submitted.token_ids)
     words = []
     if first < prompt:
         ids = submitted.token_ids[first : min(end, prompt)].tolist()
-        more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-        words.append(f"prompt tokens' ids {', '.join(map(str, ids[:MOST_IDS]))}{more}")
+        shown, more = ", ".join(map(str, ids[:MOST_IDS])), len(ids) - MOST_IDS
         if first == 0 and end >= prompt and submitted.text:
-            words[-1] = f"the prompt “{_plain(submitted.text)}”"
+            words.append(tr("the prompt “{text}”", text=_plain(submitted.text)))
+        elif more > 0:
+            words.append(tr("prompt tokens' ids {ids} and {more} more", ids=shown, more=more))
+        else:
+            words.append(tr("prompt tokens' ids {ids}", ids=shown))
     if end > prompt and submitted.params.beam_width > 1:  # what a beam has said is told when it is certain
-        words.append(f"{counted(end - max(first, prompt), 'token')} of its beams")
+        words.append(trn("{count:,} token of its beams", "{count:,} tokens of its beams", end - max(first, prompt)))
     elif end > prompt:
         words.append(_generated(request, branch, max(first, prompt), end, records, position))
-    return ", then ".join(words)
+    return tr(", then ").join(words)
 
 
 def _generated(request: int, branch: int, first: int, end: int, records: Sequence[Record], position: int) -> str:
@@ -149,8 +181,12 @@ def _generated(request: int, branch: int, first: int, end: int, records: Sequenc
         if len(emitted) and token <= first:
             break
     if len(parts) == end - first:
-        return f"“{_plain(''.join(parts[token] for token in range(first, end)))}”"
-    return f"{counted(end - first, 'generated token')}, whose text is not delivered or too far back"
+        return tr("“{text}”", text=_plain("".join(parts[token] for token in range(first, end))))
+    return trn(
+        "{count:,} generated token, whose text is not delivered or too far back",
+        "{count:,} generated tokens, whose text is not delivered or too far back",
+        end - first,
+    )
 
 
 def _plain(text: str, most: int = 160) -> str:
@@ -185,7 +221,7 @@ class BlockRows(Sequence[tuple[Cell, ...]]):
         owners = owners_words(state, block, 1000) or None
         where = (place if place >= 0 else None, f"{first}–{first + filled - 1}" if filled else None)
         when = round(self._seconds(since), 6) if since >= 0 else None
-        owned = "cached" if state.owner[block] == CACHED else "owned"
+        owned = tr("cached") if state.owner[block] == CACHED else tr("owned")
         return (block, owned, owners, *where, filled, int(state.references[block]), when)
 
 

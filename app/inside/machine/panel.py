@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.inside.machine.picture import MachinePicture
 from app.inside.machine.readings import MachineReadings
 from app.inside.panel import InsightPanel
+from app.language import tr
 from app.playback.scope import Scope
 from app.ui.tables.facts import Facts
 from engine.trace import Record
@@ -16,7 +17,7 @@ class MachinePanel(InsightPanel):
     """The panel. Readings come about twice a second, whatever the steps do."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "machine", "Machine")
+        super().__init__(scope, "machine", tr("Machine"))
         self.readings = MachineReadings()
         self.charts = MachinePicture()
         self.charts.sought.connect(scope.seek)
@@ -42,7 +43,7 @@ class MachinePanel(InsightPanel):
 
     def facts(self) -> Facts:
         known, readings = self.readings.known(), self.readings
-        columns = ("time s", *(f"{reading.title} {reading.unit}" for reading in known))
+        columns = (tr("time s"), *(f"{reading.title} {reading.unit_title}" for reading in known))
         last = readings.place_at(self.scope.moment) + 1
         first = max(0, last - ROWS)
         values = [readings.values(reading)[first:last].tolist() for reading in known]

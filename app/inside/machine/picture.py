@@ -9,6 +9,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 
 from app.inside.chart import Chart
 from app.inside.machine.readings import MachineReadings, Reading
+from app.language import tr
 from app.plot import axes
 from app.plot.decimate import decimate, drawn_order
 from app.plot.inked import inked
@@ -20,7 +21,7 @@ from app.words import duration
 WIDE, WIDE_ENOUGH = 560, 400  # pixels of the design from which on charts stand in two columns, or must to be seen
 SHORT = 64
 TALLEST = 150
-EMPTY = "Load, memory, power and temperature over the run: nothing was read yet."
+EMPTY = tr("Load, memory, power and temperature over the run: nothing was read yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class MachinePicture(Chart):
     big, small, tiny = Face(20, 300), Face(12), Face(11)
 
     def __init__(self) -> None:
-        super().__init__("machine_picture", "Machine: load, memory, power and temperature")
+        super().__init__("machine_picture", tr("Machine: load, memory, power and temperature"))
         self.readings = MachineReadings()
         self.begin, self.end, self.moment, self.following = 0.0, 1.0, math.inf, True
 
@@ -152,4 +153,5 @@ class MachinePicture(Chart):
         value = math.nan if time is None else self.readings.value_at(cell.reading, time)
         if time is None or math.isnan(value):
             return about
-        return f"{cell.reading.words(value)} at {duration(time - self.begin)}\n{about}"
+        now = tr("{value} at {time}", value=cell.reading.words(value), time=duration(time - self.begin))
+        return f"{now}\n{about}"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
+from app.language import tr, trn
 from app.plot.scales import nice_bytes, nice_top
-from app.words import bytes_words, counted
+from app.words import bytes_words
 from engine.trace import Array, Header, Record, Telemetry
 
 
@@ -26,6 +27,10 @@ class Reading:
     def of_gpu(self) -> bool:
         return self.field.startswith("gpu_")
 
+    @property
+    def unit_title(self) -> str:
+        return tr("bytes") if self.unit == "bytes" else self.unit
+
     def figure(self, value: float) -> tuple[str, str]:
         """A number and its unit: "183", "%"."""
         if math.isnan(value):
@@ -40,14 +45,15 @@ class Reading:
         return " ".join(self.figure(value)).strip()
 
 
+GPU_MEMORY = tr("memory in use on the GPU, by whichever process (NVML)")
 READINGS = (
-    Reading("cpu_percent", "CPU", "%", "load of the engine's process: 100 % a core", 300.0),
-    Reading("memory", "Process memory", "bytes", "memory that the engine's process holds", 195.0),
-    Reading("memory_free", "Free memory", "bytes", "memory that any process could still take", 155.0),
-    Reading("gpu_percent", "GPU", "%", "share of time in which the GPU was busy (NVML)", 330.0),
-    Reading("gpu_memory", "GPU memory", "bytes", "memory in use on the GPU, by whichever process (NVML)", 255.0),
-    Reading("gpu_watts", "Power", "W", "what the GPU draws (NVML)", 80.0),
-    Reading("gpu_celsius", "Temperature", "°C", "of the GPU's chip (NVML)", 30.0),
+    Reading("cpu_percent", tr("CPU"), "%", tr("load of the engine's process: 100 % a core"), 300.0),
+    Reading("memory", tr("Process memory"), "bytes", tr("memory that the engine's process holds"), 195.0),
+    Reading("memory_free", tr("Free memory"), "bytes", tr("memory that any process could still take"), 155.0),
+    Reading("gpu_percent", tr("GPU"), "%", tr("share of time in which the GPU was busy (NVML)"), 330.0),
+    Reading("gpu_memory", tr("GPU memory"), "bytes", GPU_MEMORY, 255.0),
+    Reading("gpu_watts", tr("Power"), "W", tr("what the GPU draws (NVML)"), 80.0),
+    Reading("gpu_celsius", tr("Temperature"), "°C", tr("of the GPU's chip (NVML)"), 30.0),
 )
 
 
@@ -105,6 +111,6 @@ class MachineReadings(Columns):
     def scale(self, reading: Reading) -> str:
         """What the axis' end is called, when it is all there is."""
         if reading.field == "cpu_percent" and self.header is not None:
-            return f"of {counted(self.header.machine.cores, 'core')}"
+            return trn("of {count:,} core", "of {count:,} cores", self.header.machine.cores)
         total = self._totals.get(reading.field)
-        return f"of {bytes_words(total)}" if total else ""
+        return tr("of {bytes}", bytes=bytes_words(total)) if total else ""

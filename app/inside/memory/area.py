@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter
 
 from app.inside.chart import Chart
 from app.inside.memory.series import KINDS, MemorySeries, Moment
+from app.language import tr
 from app.plot import axes, patterns
 from app.plot.image import PixelImage
 from app.plot.pixels import draw_dashes, textured
@@ -40,7 +41,7 @@ class MemoryArea(Chart):
     tiny = Face(11)
 
     def __init__(self) -> None:
-        super().__init__("memory_area", "KV pool over time")
+        super().__init__("memory_area", tr("KV pool over time"))
         self.setMouseTracking(True)
         self.series = MemorySeries()
         self.span, self.origin = (0.0, 10.0), 0.0
@@ -199,7 +200,7 @@ class MemoryArea(Chart):
         t, face, px = theme.current(), self.tiny, theme.px
         painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
         pool = self.series.pool * self.series.token_bytes
-        words = f"pool {bytes_words(pool)}"
+        words = tr("pool {bytes}", bytes=bytes_words(pool))
         if pool <= self.top:
             y = float(round(area.bottom() - pool / self.top * area.height()))
             painter.fillRect(QRectF(area.left(), y, area.width(), 1), t.secondary)

@@ -8,9 +8,10 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.memory.area import fill_kinds
 from app.inside.memory.series import KINDS, Moment
+from app.language import tr
 from app.plot import patterns
 from app.plot.inked import inked
-from app.session.device_memory import ABOUT, DeviceBill
+from app.session.device_memory import DeviceBill, about, title_of
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -25,7 +26,7 @@ class DeviceBar(Painted):
     face = Face(11)
 
     def __init__(self) -> None:
-        super().__init__("memory_device", "Device memory")
+        super().__init__("memory_device", tr("Device memory"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.bill: DeviceBill | None = None
         self._moment: Moment | None = None
@@ -61,7 +62,7 @@ class DeviceBar(Painted):
         said = (bill, moment)
         if said != self._said:
             self._said, self.bill, self._moment = said, bill, moment
-            counts = ", ".join(f"{item.name} {bytes_words(item.count)}" for item in bill.items) if bill else ""
+            counts = ", ".join(f"{item.title} {bytes_words(item.count)}" for item in bill.items) if bill else ""
             self.setAccessibleDescription(counts + (f". {bill.source}" if bill is not None else ""))
             self.update()
 
@@ -72,11 +73,12 @@ class DeviceBar(Painted):
             return []
         box = self._box() + px(5)
         items = bill.own_items if theme.presenting() else bill.items
-        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in items]
+        words = [(item.kind, f"{item.title} {bytes_words(item.count)}") for item in items]
         if not theme.presenting():
-            words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
+            whole = tr("of {bytes}, {source}", bytes=bytes_words(bill.total), source=bill.source)
+            words.append(("", whole if bill.total else bill.source))
         if brief and bill.total:
-            words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
+            words = [("weights", tr("process {bytes}", bytes=bytes_words(bill.own))), *words[-2:]]
         lines: list[list[tuple[float, str, str]]] = [[]]
         x = 0.0
         for kind, text in words:
@@ -106,7 +108,8 @@ class DeviceBar(Painted):
             own = min(max(own, px(2)), width)
             others = min(max(others, px(2)) if bill.other else 0.0, width - own)
             free = QRectF(own + others, 0, width - own - others, high)
-            self._part(painter, QRectF(0, 0, own, high), "own", f"this process {bytes_words(bill.own)}")
+            mine = tr("this process {bytes}", bytes=bytes_words(bill.own))
+            self._part(painter, QRectF(0, 0, own, high), "own", mine)
             self._part(painter, QRectF(own, 0, others, high), "other", self._tip("others", bill.other))
             self._part(painter, free, "free", self._tip("free", bill.free))
             y = px(13)
@@ -156,8 +159,8 @@ class DeviceBar(Painted):
     def _tip(self, name: str, count: int) -> str:
         bill = self.bill
         merged = name == "runtime" and bill is not None and bill.activations is None
-        about = "what this process holds besides, activations included" if merged else ABOUT[name]
-        return f"{name} {bytes_words(count)}: {about}"
+        held = tr("what this process holds besides, activations included")
+        return f"{title_of(name)} {bytes_words(count)}: {held if merged else about(name)}"
 
     def tip(self, at: QPointF) -> str:
         return next((tip for box, tip in self._parts if box.contains(at)), "")

@@ -8,7 +8,8 @@ from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.memory.area import dash, fill_kinds
-from app.inside.memory.series import KINDS, MemorySeries, Moment
+from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
+from app.language import tr
 from app.plot import patterns
 from app.ui import theme
 from app.ui.font_face import Face, FontFace
@@ -18,17 +19,16 @@ from engine.memory import kv_capacity
 
 WIDTH = 292
 TIPS = {
-    "used": "used: holds K and V of computed tokens",
-    "reserved": "reserved: held for tokens still to come, under max_tokens",
-    "internal": "internal fragmentation: held, can never be filled",
-    "external": "external fragmentation: free, but of no use to the head of the queue",
-    "free": "free = pool − used − reserved − internal − external",
+    "used": tr("used: holds K and V of computed tokens"),
+    "reserved": tr("reserved: held for tokens still to come, under max_tokens"),
+    "internal": tr("internal fragmentation: held, can never be filled"),
+    "external": tr("external fragmentation: free, but of no use to the head of the queue"),
+    "free": tr("free = pool − used − reserved − internal − external"),
 }
-HELD = "used + reserved + internal, as the engine recorded them"
-TO_LIMIT = "computed: Σ min(prompt + max_tokens, context) over the branches that have a slot"
-TO_CONTEXT = "computed: branches that have a slot × {:,}, as servers before PagedAttention reserved"
-PAGED = "computed: Σ ⌈computed tokens / {0}⌉ × {0} over the branches that still get tokens"
-FITS = "⌊blocks of the pool / ⌈tokens / block size⌉⌋"
+HELD = tr("used + reserved + internal, as the engine recorded them")
+TO_LIMIT = tr("computed: Σ min(prompt + max_tokens, context) over the branches that have a slot")
+FITS = tr("⌊blocks of the pool / ⌈tokens / block size⌉⌋")
+POOL = tr("pool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,23 @@ class Line:
 def compared(series: MemorySeries, moment: Moment) -> tuple[str, list[Line]]:
     """What stands beside what is held: a caption, and its lines."""
     context = series.context
-    held = Line("held now", moment.held, "held", HELD)
-    to_limit = Line("to max_tokens", moment.to_limit, "dash", TO_LIMIT)
-    to_context = Line(f"to context {context:,}", moment.to_context, "", TO_CONTEXT.format(context))
-    paged = Line("paged", moment.paged, "dash", PAGED.format(series.block_size))
+    held = Line(tr("held now"), moment.held, "held", HELD)
+    to_limit = Line(tr("to max_tokens"), moment.to_limit, "dash", TO_LIMIT)
+    formula = tr(
+        "computed: branches that have a slot × {context:,}, as servers before PagedAttention reserved", context=context
+    )
+    to_context = Line(tr("to context {context:,}", context=context), moment.to_context, "", formula)
+    formula = tr(
+        "computed: Σ ⌈computed tokens / {size}⌉ × {size} over the branches that still get tokens",
+        size=series.block_size,
+    )
+    paged = Line(tr("paged"), moment.paged, "dash", formula)
     last = [to_context] if context else []
     if not series.keeps:
-        return "With a cache · computed", [paged, to_limit, *last]
+        return tr("With a cache · computed"), [paged, to_limit, *last]
     if series.paged:
-        return "If contiguous · computed", [held, to_limit, *last]
-    return "If paged · computed", [held, paged, *last]
+        return tr("If contiguous · computed"), [held, to_limit, *last]
+    return tr("If paged · computed"), [held, paged, *last]
 
 
 def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
@@ -63,15 +70,21 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
         return ("",)
     blocks, size = header.blocks, series.block_size
     mean = moment.done_tokens / moment.done if moment is not None and moment.done else 0.0
-    whole = f"{kv_capacity(blocks, size, context):,} × {context:,} tokens (context)" if context else ""
+    whole = kv_capacity(blocks, size, context) if context else 0
     if not mean:
-        return (f"Fits {whole}",) if whole else ("",)
-    some = f"Fits {kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
-    if not whole:
-        return (f"{some} tokens (mean so far)",)
-    brief = whole.replace(" tokens", "")
-    longer = (f"{some} tokens (mean so far) · {whole}", f"{some} tokens (mean) · {brief}", f"{some} (mean) · {brief}")
-    return (*longer, f"{some} tokens (mean so far)")
+        return (tr("Fits {n:,} × {tokens:,} tokens (context)", n=whole, tokens=context),) if context else ("",)
+    some = kv_capacity(blocks, size, max(1, round(mean)))
+    alone = tr("Fits {n:,} × {mean:,.0f} tokens (mean so far)", n=some, mean=mean)
+    if not context:
+        return (alone,)
+    longest = tr("{n:,} × {tokens:,} tokens (context)", n=whole, tokens=context)
+    brief = tr("{n:,} × {tokens:,} (context)", n=whole, tokens=context)
+    return (
+        f"{alone} · {longest}",
+        " · ".join((tr("Fits {n:,} × {mean:,.0f} tokens (mean)", n=some, mean=mean), brief)),
+        " · ".join((tr("Fits {n:,} × {mean:,.0f} (mean)", n=some, mean=mean), brief)),
+        alone,
+    )
 
 
 class MemoryLedger(Painted):
@@ -80,7 +93,7 @@ class MemoryLedger(Painted):
     face, head = Face(11), Face(11, 600)
 
     def __init__(self) -> None:
-        super().__init__("memory_ledger", "KV pool at the cursor")
+        super().__init__("memory_ledger", tr("KV pool at the cursor"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.series = MemorySeries()
         self.moment: Moment | None = None
@@ -109,10 +122,19 @@ class MemoryLedger(Painted):
     def _words(self) -> str:
         series, moment = self.series, self.moment
         if moment is None:
-            return "Nothing is held."
+            return tr("Nothing is held.")
         size, pool = series.token_bytes, max(1, series.pool)
         kinds = [(kind, getattr(moment, kind)) for kind in (*KINDS, "free")]
-        parts = [f"{kind} {n:,} tokens, {bytes_words(n * size)}, {n / pool:.1%}" for kind, n in kinds]
+        parts = [
+            tr(
+                "{kind} {tokens:,} tokens, {bytes}, {share:.1%}",
+                kind=KIND_TITLES[kind],
+                tokens=n,
+                bytes=bytes_words(n * size),
+                share=n / pool,
+            )
+            for kind, n in kinds
+        ]
         caption, lines = compared(series, moment)
         parts += [f"{caption}: " + ", ".join(f"{line.name} {bytes_words(line.tokens * size)}" for line in lines)]
         return ". ".join([*parts, fits_words(series, moment)[0]])
@@ -169,12 +191,12 @@ class MemoryLedger(Painted):
         for words, width in (
             (f"{100 * share:.1f} %", face.width("100.0 %") + px(8)),
             (bytes_words(tokens * size), face.width("00.0 MB") + px(8)),
-            (f"{tokens:,} tok", face.width(f"{self.series.pool:,} tok") + px(8)),
+            (tr("{n:,} tok", n=tokens), face.width(tr("{n:,} tok", n=self.series.pool)) + px(8)),
         ):
             self._text(painter, face, color, right - face.width(words), y, words)
             right -= width
-        name, left = kind, box + px(12)
-        cached = f"free, {bytes_words(moment.cached * size)} cached"
+        name, left = KIND_TITLES[kind], box + px(12)
+        cached = tr("free, {bytes} cached", bytes=bytes_words(moment.cached * size))
         if kind == "free" and moment.cached and face.width(cached) <= right - left:
             name = cached
         self._text(painter, face, t.text if color == t.text else t.secondary, left, y, face.cut(name, right - left))
@@ -209,9 +231,9 @@ class MemoryLedger(Painted):
             x = round(bar + series.pool / most * (right - bar))
             top = y - len(lines) * self.pitch
             painter.fillRect(QRectF(x, top, 1, len(lines) * self.pitch - px(2)), t.text)
-            word = face.width("pool") / 2
+            word = face.width(POOL) / 2
             if x - word > captioned + px(8):
-                self._text(painter, face, t.secondary, min(x - word, self.width() - 2 * word), top - self.pitch, "pool")
+                self._text(painter, face, t.secondary, min(x - word, self.width() - 2 * word), top - self.pitch, POOL)
 
     def _bar(self, painter: QPainter, whole: QRectF, line: Line, moment: Moment) -> None:
         t = theme.current()

@@ -12,8 +12,9 @@ from app.inside.look import Look
 from app.inside.memory.area import MemoryArea
 from app.inside.memory.device_bar import DeviceBar
 from app.inside.memory.figures import WIDTH, MemoryLedger
-from app.inside.memory.series import KINDS, MemorySeries, Moment
+from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
 from app.inside.panel import InsightPanel, tool_button
+from app.language import tr
 from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
@@ -27,16 +28,17 @@ from engine.trace import MEASURES, Header, Record, Telemetry
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
 FACT_ROWS = 2000
-EMPTY = "Where the KV pool's bytes go over time. Nothing has run yet: send a prompt."
-NO_CACHE = "recompute keeps no KV cache: the whole sequence is computed again for every token."
-PUBLISHED = (
+EMPTY = tr("Where the KV pool's bytes go over time. Nothing has run yet: send a prompt.")
+NO_CACHE = tr("recompute keeps no KV cache: the whole sequence is computed again for every token.")
+PUBLISHED = tr(
     "Published: contiguous systems put 20–38 % of their KV memory to use, paging 96 % (Kwon et al. 2023, fig. 2)"
 )
 FREE = (*KINDS, "free")
 FACTS = (
-    *("time s", "step", *(f"{kind} tokens" for kind in FREE), *(f"{kind} bytes" for kind in FREE)),
-    *("contiguous to max_tokens (computed) bytes", "contiguous to context (computed) bytes"),
-    *("paged (computed) bytes", "running"),
+    *(tr("time s"), tr("step"), *(tr("{kind} tokens", kind=KIND_TITLES[kind]) for kind in FREE)),
+    *(tr("{kind} bytes", kind=KIND_TITLES[kind]) for kind in FREE),
+    *(tr("contiguous to max_tokens (computed) bytes"), tr("contiguous to context (computed) bytes")),
+    *(tr("paged (computed) bytes"), tr("running")),
 )
 
 
@@ -48,7 +50,7 @@ def percent(share: float) -> str:
 def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
     """The line at the panel's head, from its longest wording to its shortest."""
     if not series.keeps:
-        return ("no KV cache in this mode", "no KV cache")
+        return (tr("no KV cache in this mode"), tr("no KV cache"))
     if moment is None or not series.pool or series.header is None:
         return ("",)
     words, header = held_words(series, moment), series.header
@@ -61,22 +63,26 @@ def held_words(series: MemorySeries, moment: Moment) -> tuple[str, ...]:
     if shares is None:
         run = series.shares_until(series.count - 1)
         if run is None:
-            return (f"{used} of the pool used", f"{used} used")
-        waste = f"waste {percent(run.waste)}"
+            return (tr("{share} of the pool used", share=used), tr("{share} used", share=used))
+        waste = percent(run.waste)
         return (
-            f"nothing is held · {waste} of what was held, over the run",
-            f"{used} used · run: {waste}",
-            f"run: {waste}",
+            tr("nothing is held · waste {waste} of what was held, over the run", waste=waste),
+            tr("{share} used · run: waste {waste}", share=used, waste=waste),
+            tr("run: waste {waste}", waste=waste),
         )
-    waste = f"waste {percent(shares.waste)}"
-    return (f"{used} of the pool used · {waste} of what is held", f"{used} used · {waste}", waste)
+    waste = percent(shares.waste)
+    return (
+        tr("{share} of the pool used · waste {waste} of what is held", share=used, waste=waste),
+        tr("{share} used · waste {waste}", share=used, waste=waste),
+        tr("waste {waste}", waste=waste),
+    )
 
 
 class MemoryPicture(Painted):
     """The drawn side: area, ledger and device, beside or below each other as the room allows."""
 
     def __init__(self) -> None:
-        super().__init__("memory_picture", "Memory")
+        super().__init__("memory_picture", tr("Memory"))
         self.area, self.ledger, self.device = MemoryArea(), MemoryLedger(), DeviceBar()
         for part in (self.area, self.ledger, self.device):
             part.setParent(self)
@@ -138,13 +144,13 @@ class MemoryBill(InsightPanel):
     """Follows its scope; a hovered moment is read without going there."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "memory", "Memory")
+        super().__init__(scope, "memory", tr("Memory"))
         self.series = MemorySeries()
         self.whole = False
         self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
         self._pointed: float | None = None
         self._measured: list[Telemetry] = []
-        self.span_button = tool_button("memory_span", "", "The last minute, or the whole run")
+        self.span_button = tool_button("memory_span", "", tr("The last minute, or the whole run"))
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
         Backstage(self, self.span_button)
@@ -198,7 +204,7 @@ class MemoryBill(InsightPanel):
         first, last = (series.place_at(moment) for moment in self.span())
         first = max(0, first)
         every = max(1, -(-(last + 1 - first) // FACT_ROWS))
-        columns = FACTS if every == 1 else (FACTS[0], f"step (every {every:,}th)", *FACTS[2:])
+        columns = FACTS if every == 1 else (FACTS[0], tr("step (every {n:,}th)", n=every), *FACTS[2:])
         if last < first:
             return Facts(columns)
         places, size = slice(first, last + 1, every), series.token_bytes
@@ -266,25 +272,27 @@ class MemoryBill(InsightPanel):
     def tip(self, moment: Moment | None) -> str:
         """The formulas, the run so far, and what is published."""
         lines = [
-            "waste = (reserved + internal + external) / (used + reserved + internal + external) tokens",
-            "Each pixel shows the mean over its time; a step's values last until the next step's end.",
+            tr("waste = (reserved + internal + external) / (used + reserved + internal + external) tokens"),
+            tr("Each pixel shows the mean over its time; a step's values last until the next step's end."),
         ]
         so_far = self.series.shares_until(self.series.place_at(moment.time)) if moment is not None else None
         if so_far is not None:
-            lines.insert(1, f"{MEASURES['kv.waste'].name} of the run so far, mean over time: {so_far.waste:.1%}")
+            measure = MEASURES["kv.waste"].name
+            words = tr("{measure} of the run so far, mean over time: {share:.1%}", measure=measure, share=so_far.waste)
+            lines.insert(1, words)
         if self.series.header is not None and (captured := captured_words(self.series.header)):
             lines.append(captured)
         return "\n".join([*lines, PUBLISHED])
 
     def _tell_span(self, span: tuple[float, float]) -> None:
         if not self.series.count:
-            text = "last 60 s"
+            text = tr("last 60 s")
         elif self._pointed is not None:
-            text = f"at {duration(max(0.0, self._pointed - self.scope.origin))}"
+            text = tr("at {time}", time=duration(max(0.0, self._pointed - self.scope.origin)))
         elif self.whole or self.last - self.scope.origin <= MINUTE:
-            text = "whole run"
+            text = tr("whole run")
         else:
-            text = "last 60 s" if span[1] >= self.last else "60 s"
+            text = tr("last 60 s") if span[1] >= self.last else "60 s"
         if text != self.span_button.text():
             self.span_button.setText(text)
 

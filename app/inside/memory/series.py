@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.language import tr
 from engine.trace import Array, BlockEvent, Column, Ended, Header, Kind, KvShares, Presence, Record, Step, Submitted
 
 KINDS = ("used", "reserved", "internal", "external")
+KIND_TITLES = {  # with what is left
+    "used": tr("used"),
+    "reserved": tr("reserved"),
+    "internal": tr("internal"),
+    "external": tr("external"),
+    "free": tr("free"),
+}
 DRAWN = (*KINDS, "to_limit", "to_context", "paged")
 LARGE = ("to_limit", "to_context", "paged", "done_tokens")
 FIELDS = (*DRAWN, "cached", "running", "done", "done_tokens", "step")

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from app.inside.panel import InsightPanel
 from app.inside.roofline.plot import RooflinePlot
 from app.inside.roofline.points import Point, RooflinePoints
-from app.inside.roofline.words import bound_words, summary
+from app.inside.roofline.words import KIND_TITLES, bound_words, summary
+from app.language import tr
 from app.playback.scope import ROUNDING, Scope
 from app.ui.tables.facts import Cell, Facts
 from engine.trace import Record
 
 ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (
-    *("step", "time s", "kind", "rows", "tokens", "bytes", "operations", "operations per byte", "seconds"),
-    *("operations a second", "roof", "of the roof %", "outside the forward %", "binds"),
+    *(tr("step"), tr("time s"), tr("kind"), tr("rows"), tr("tokens"), tr("bytes"), tr("operations")),
+    *(tr("operations per byte"), tr("seconds"), tr("operations a second"), tr("roof"), tr("of the roof %")),
+    *(tr("outside the forward %"), tr("binds")),
 )
 
 
@@ -21,7 +23,7 @@ class Roofline(InsightPanel):
     """The panel. What is counted and how is said in `engine.count_work` and in the picture's tooltip."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "roofline", "Bottleneck")
+        super().__init__(scope, "roofline", tr("Bottleneck"))
         self.points = RooflinePoints()
         self.plot = RooflinePlot()
         self.plot.sought.connect(scope.seek)
@@ -54,7 +56,8 @@ class Roofline(InsightPanel):
         return range(max(0, last - ROWS), last)
 
     def _fact(self, p: Point) -> tuple[Cell, ...]:
-        counted = (p.step, p.ended - self.scope.origin, p.kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
+        kind = KIND_TITLES[p.kind]
+        counted = (p.step, p.ended - self.scope.origin, kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
         roof = (p.limit, 100 * p.share) if p.limit else (None, None)
         return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p))
 

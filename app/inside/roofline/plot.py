@@ -17,7 +17,8 @@ from app.inside.roofline.points import (
     Point,
     RooflinePoints,
 )
-from app.inside.roofline.words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
+from app.inside.roofline.words import FORMULAS, KIND_TITLES, amount, detail, headline, percent, point_words, rate_words
+from app.language import tr
 from app.plot import axes
 from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
@@ -32,10 +33,10 @@ HUES = {PREFILL: 300.0, DECODE: 195.0, MIXED: 80.0}
 FRESH = 1.02
 COARSE = 2.0  # pixels within which several points are drawn as one
 NEAR = 14  # pixels of the design
-EMPTY = "Which limit of the machine binds each step: nothing has run yet."
+EMPTY = tr("Which limit of the machine binds each step: nothing has run yet.")
 LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
 CROWDED = 64  # a lower area has room for one word at its roof
-SIDE = "operations a second"
+SIDE = tr("operations a second")
 
 
 class RooflinePlot(Chart):
@@ -45,7 +46,7 @@ class RooflinePlot(Chart):
     head, small, tiny = Face(14, 600), Face(12), Face(11)
 
     def __init__(self) -> None:
-        super().__init__("roofline_plot", "Bottleneck: operations a second over operations per byte of each step")
+        super().__init__("roofline_plot", tr("Bottleneck: operations a second over operations per byte of each step"))
         self.setMouseTracking(True)
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
@@ -92,7 +93,7 @@ class RooflinePlot(Chart):
     def _words(self, painter: QPainter) -> float:
         """The verdict, wrapped; returns where it ends."""
         t, y, point = theme.current(), float(theme.px(2)), self.point
-        lines = [(self.head, t.text, headline(point) if point is not None else "Before the first step")]
+        lines = [(self.head, t.text, headline(point) if point is not None else tr("Before the first step"))]
         if point is not None and self.height() >= theme.px(LOW):
             lines.append((self.small, t.secondary, detail(point)))
         for face, color, text in lines:
@@ -123,17 +124,17 @@ class RooflinePlot(Chart):
     def _foot(self, painter: QPainter, area: QRectF, baseline: float) -> None:
         """What the marks mean, and the title of the axis."""
         px, tiny, ink = theme.px, self.tiny, theme.current().secondary
-        title = tiny.cut("operations per byte", area.width() / 2)
+        title = tiny.cut(tr("operations per byte"), area.width() / 2)
         tiny.say(painter, area.right(), baseline, title, ink, before=1)
         x, room = 0.0, area.right() - tiny.width(title) - px(16)
         for kind in (PREFILL, DECODE, MIXED):
             if not np.any(self.points.kind == kind):
                 continue
-            wide = px(12) + tiny.width(KINDS[kind])
+            wide = px(12) + tiny.width(KIND_TITLES[KINDS[kind]])
             if x + wide > room:
                 break
             self._marks(painter, kind, np.array([x + px(5)]), np.array([baseline - tiny.cap / 2]), 1.0, px(7))
-            tiny.say(painter, x + px(12), baseline, KINDS[kind], ink)
+            tiny.say(painter, x + px(12), baseline, KIND_TITLES[KINDS[kind]], ink)
             x += wide + px(12)
 
     def _density(self, painter: QPainter, frame: Frame) -> None:
@@ -207,7 +208,8 @@ class RooflinePlot(Chart):
             painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
             painter.drawEllipse(corner, px(3), px(3))
         rate = rate_words(roof.operations)
-        wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
+        named = tr("{rate} matrix products, measured at load", rate=rate)
+        wordings = (named, tr("{rate} measured at load", rate=rate), rate)
         crowded = corner.y() - area.top() < tiny.height  # beside the title of the axis
         left = max(area.left(), tiny.width(SIDE) + px(8)) if crowded else area.left()
         word = next((word for word in wordings if tiny.width(word) <= area.right() - left), rate)
@@ -217,8 +219,9 @@ class RooflinePlot(Chart):
         said = QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap)
         if area.height() < px(CROWDED):
             return
-        for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
-            word = f"{bytes_words(bandwidth)}/s{more}"
+        speed = f"{bytes_words(bandwidth)}/s"
+        copied = tr("{speed} copied at {bytes}, measured at load", speed=speed, bytes=bytes_words(size))
+        for word in (copied, tr("{speed}, measured at load", speed=speed), speed):
             long, middle = tiny.width(word), slope.pointAt(0.5)
             along = QTransform.fromTranslate(middle.x(), middle.y()).rotate(-slope.angle())
             box = along.mapRect(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap))
@@ -228,7 +231,7 @@ class RooflinePlot(Chart):
                 tiny.say(painter, 0, baseline, word, t.secondary, before=0.5)
                 painter.restore()
                 break
-        word = f"ridge {amount(ridge)} per byte"
+        word = tr("ridge {n} per byte", n=amount(ridge))
         if corner.x() + px(8) + tiny.width(word) <= area.right():
             tiny.say(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word, t.secondary)
 

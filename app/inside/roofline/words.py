@@ -1,9 +1,10 @@
 """The bottleneck in words: which limit binds a step, how far from it the step is, and the formulas behind."""
 
 from app.inside.roofline.points import Bound, Point
-from app.words import bytes_words, counted, duration
+from app.language import tr, trn
+from app.words import bytes_words, duration
 
-FORMULAS = (
+FORMULAS = tr(
     "Across: operations per byte = operations ÷ bytes of a step. Up: operations a second of its forward.\n"
     "P weights multiply each of n tokens, H weights of the head the s that are sampled from; row i's tokens attend to "
     "a positions in each layer.\n"
@@ -13,7 +14,9 @@ FORMULAS = (
     "Both were measured on this machine at load. Activations between layers are not counted."
 )
 
-_BINDS = {Bound.MEMORY: "memory-bound", Bound.COMPUTE: "compute-bound"}
+_BINDS = {Bound.MEMORY: tr("memory-bound"), Bound.COMPUTE: tr("compute-bound")}
+_NEITHER = {Bound.OUTSIDE: tr("outside the model"), Bound.OVERHEAD: tr("overhead"), Bound.UNKNOWN: tr("unknown")}
+KIND_TITLES = {"prefill": tr("prefill"), "decode": tr("decode"), "mixed": tr("mixed")}
 BEYOND = 1.05  # of the roof: the machine was busy when it was measured
 
 
@@ -39,62 +42,92 @@ def percent(share: float) -> str:
 
 def headline(point: Point) -> str:
     """Which limit binds: "memory-bound: each weight is read for 3 tokens"."""
-    tokens = counted(point.tokens, "token")
+    tokens = trn("{count:,} token", "{count:,} tokens", point.tokens)
     match point.bound:
         case Bound.MEMORY:
-            return f"Memory-bound: each weight is read for {tokens}"
+            return tr("Memory-bound: each weight is read for {tokens}", tokens=tokens)
         case Bound.COMPUTE:
-            return f"Compute-bound: each weight is used for {tokens}"
+            return tr("Compute-bound: each weight is used for {tokens}", tokens=tokens)
+        case Bound.OUTSIDE | Bound.OVERHEAD if point.limit == point.rate:
+            return tr("On compute's side of the roof: each weight is read for {tokens}", tokens=tokens)
         case Bound.OUTSIDE | Bound.OVERHEAD:
-            return f"{_side(point)}: each weight is read for {tokens}"
+            return tr("On memory's side of the roof: each weight is read for {tokens}", tokens=tokens)
         case _:
-            return f"{amount(point.intensity)} operations per byte: each weight is read for {tokens}"
-
-
-def _side(point: Point) -> str:
-    """Under which part of the roof a step stands that neither binds."""
-    return "On compute's side of the roof" if point.limit == point.rate else "On memory's side of the roof"
+            each = amount(point.intensity)
+            return tr("{n} operations per byte: each weight is read for {tokens}", n=each, tokens=tokens)
 
 
 def detail(point: Point) -> str:
     """How far the step is from its roof, and where its time goes."""
     if point.bound is Bound.UNKNOWN:
-        return "This run has no measured roof, so which limit binds is not known"
-    nearest = "the matrix products' rate" if point.limit == point.rate else "the bandwidth"
-    inside = f"{percent(point.share)} of the roof, which is {nearest}"
-    if point.share > BEYOND:
-        inside = f"{percent(point.share)} of the roof: more than {nearest} that was measured at load"
+        return tr("This run has no measured roof, so which limit binds is not known")
+    inside, outside = _of_roof(point), percent(point.outside)
     match point.bound:
         case Bound.OUTSIDE:
-            outside = f"{percent(point.outside)} of the step is outside the model"
-            return f"Neither limit binds here: {outside}. The forward alone is at {inside}"
+            return tr(
+                "Neither limit binds here: {outside} of the step is outside the model. The forward alone is at "
+                "{inside}",
+                outside=outside,
+                inside=inside,
+            )
         case Bound.OVERHEAD:
-            tokens = counted(point.tokens, "token")
-            why = f"many small operations cost more than reading each weight for {tokens} and multiplying with it"
-            return f"Neither limit binds here, at {percent(point.share)} of the roof: {why}"
+            return tr(
+                "Neither limit binds here, at {share} of the roof: many small operations cost more than reading each "
+                "weight for {tokens} and multiplying with it",
+                share=percent(point.share),
+                tokens=trn("{count:,} token", "{count:,} tokens", point.tokens),
+            )
         case _:
-            return f"{inside} · {percent(point.outside)} of the step is outside the model"
+            return tr("{inside} · {outside} of the step is outside the model", inside=inside, outside=outside)
+
+
+def _of_roof(point: Point) -> str:
+    """How far from it the step is, and which of its parts that is."""
+    share, flat = percent(point.share), point.limit == point.rate
+    if point.share > BEYOND and flat:
+        return tr("{share} of the roof: more than the matrix products' rate that was measured at load", share=share)
+    if point.share > BEYOND:
+        return tr("{share} of the roof: more than the bandwidth that was measured at load", share=share)
+    if flat:
+        return tr("{share} of the roof, which is the matrix products' rate", share=share)
+    return tr("{share} of the roof, which is the bandwidth", share=share)
 
 
 def summary(point: Point) -> str:
     """The panel's one line."""
     if point.bound is Bound.UNKNOWN:
-        return f"{amount(point.intensity)} operations per byte · no measured roof"
-    return f"{_BINDS.get(point.bound, point.bound)} · {percent(point.share)} of the roof"
+        return tr("{n} operations per byte · no measured roof", n=amount(point.intensity))
+    binds = (_BINDS | _NEITHER)[point.bound]
+    return tr("{limit} · {share} of the roof", limit=binds, share=percent(point.share))
 
 
 def point_words(point: Point, origin: float) -> str:
     """A step in the tooltip of its point."""
     lines = [
-        f"step {point.step:,} · {point.kind} · {point.tokens:,} tokens in {point.rows:,} rows"
-        f" · at {duration(max(0.0, point.ended - origin))}",
-        f"{amount(point.operations)} operations ÷ {bytes_words(point.bytes)} = {amount(point.intensity)} per byte",
-        f"{rate_words(point.achieved)} in {duration(point.seconds)} of the forward",
+        tr(
+            "step {step:,} · {kind} · {tokens:,} tokens in {rows:,} rows · at {time}",
+            step=point.step,
+            kind=KIND_TITLES[point.kind],
+            tokens=point.tokens,
+            rows=point.rows,
+            time=duration(max(0.0, point.ended - origin)),
+        ),
+        tr(
+            "{operations} operations ÷ {bytes} = {intensity} per byte",
+            operations=amount(point.operations),
+            bytes=bytes_words(point.bytes),
+            intensity=amount(point.intensity),
+        ),
+        tr("{rate} in {time} of the forward", rate=rate_words(point.achieved), time=duration(point.seconds)),
     ]
     if point.limit:
-        lines.append(f"{percent(point.share)} of {rate_words(point.limit)}, the roof · {bound_words(point)}")
+        share, roof = percent(point.share), rate_words(point.limit)
+        of_roof = tr("{share} of {rate}, the roof", share=share, rate=roof)
+        lines.append(f"{of_roof} · {bound_words(point)}")
     return "\n".join(lines)
 
 
 def bound_words(point: Point) -> str:
-    return _BINDS.get(point.bound, f"neither: {point.bound}") if point.limit else "no roof"
+    if not point.limit:
+        return tr("no roof")
+    return _BINDS.get(point.bound) or tr("neither: {what}", what=_NEITHER[point.bound])

@@ -6,48 +6,52 @@ from enum import Enum
 
 from app.inside.columns import whole
 from app.inside.step.history import StepHistory
-from app.words import counted
+from app.language import tr, trn
 from engine.trace import BlockEvent, Step
 
 RUNS = 3  # of block numbers that are named before the rest is only counted
 
 
 class Change(Enum):
-    """What came of blocks: its name, what an owner did, and what that means."""
+    """What came of blocks: its name, what an owner did with {blocks}, and what that means."""
 
     PREFIX = (
-        "shared by prefix",
-        "shares {} of a prefix that was there",
-        "prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed",
+        tr("shared by prefix"),
+        tr("shares {blocks} of a prefix that was there"),
+        tr("prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed"),
     )
     SIBLING = (
-        "shared by samples",
-        "shares {} with another sample",
-        "samples of one prompt share its full blocks, and beams all",
+        tr("shared by samples"),
+        tr("shares {blocks} with another sample"),
+        tr("samples of one prompt share its full blocks, and beams all"),
     )
-    TAKEN = "taken", "took {}", "from the free blocks"
+    TAKEN = tr("taken"), tr("took {blocks}"), tr("from the free blocks")
     EVICTED = (
-        "evicted",
-        "took {}, forgetting the prefix kept there",
-        "no free block was left: the least recently used prefix gave way",
+        tr("evicted"),
+        tr("took {blocks}, forgetting the prefix kept there"),
+        tr("no free block was left: the least recently used prefix gave way"),
     )
     COPIED = (
-        "copied on write",
-        "copied {} before writing",
-        "copy-on-write: another sample or beam reads the block, so it is copied before this one writes to it",
+        tr("copied on write"),
+        tr("copied {blocks} before writing"),
+        tr("copy-on-write: another sample or beam reads the block, so it is copied before this one writes to it"),
     )
     LEFT = (
-        "left to others",
-        "left {} to its other owners",
-        "one reference less; the block stays with its other owners",
+        tr("left to others"),
+        tr("left {blocks} to its other owners"),
+        tr("one reference less; the block stays with its other owners"),
     )
     KEPT = (
-        "kept for their prefix",
-        "gave back {}, kept for the prefix",
-        "the last owner went; the block stays findable by its tokens until room is needed",
+        tr("kept for their prefix"),
+        tr("gave back {blocks}, kept for the prefix"),
+        tr("the last owner went; the block stays findable by its tokens until room is needed"),
     )
-    FREED = "given back", "gave back {}", "the last owner went; the block is free"
-    LOST = "forgotten", "{} kept for a prefix forgotten: a failed step never wrote them", "the block is free"
+    FREED = tr("given back"), tr("gave back {blocks}"), tr("the last owner went; the block is free")
+    LOST = (
+        tr("forgotten"),
+        tr("{blocks} kept for a prefix forgotten: a failed step never wrote them"),
+        tr("the block is free"),
+    )
 
     def __init__(self, words: str, verb: str, about: str) -> None:
         self.words, self.verb, self.about = words, verb, about
@@ -107,12 +111,12 @@ def totals_words(these: Sequence[Account]) -> str:
 
 def account_words(account: Account) -> str:
     """ "took 4 blocks: 120–122, 140"."""
-    words = account.change.verb.format(counted(len(account.blocks), "block"))
+    blocks = trn("{count:,} block", "{count:,} blocks", len(account.blocks))
+    words, which = account.change.verb.format(blocks=blocks), block_words(account.blocks)
     if account.sources:
         pairs = [f"{one} → {other}" for one, other in zip(account.sources, account.blocks)]
-        more = f" and {len(pairs) - RUNS:,} more" if len(pairs) > RUNS else ""
-        return f"{words}: {', '.join(pairs[:RUNS])}{more}"
-    return f"{words}: {block_words(account.blocks)}"
+        which = _and_more(", ".join(pairs[:RUNS]), len(pairs) - RUNS)
+    return f"{words}: {which}"
 
 
 def block_words(blocks: Sequence[int], most: int | None = RUNS) -> str:
@@ -125,5 +129,8 @@ def block_words(blocks: Sequence[int], most: int | None = RUNS) -> str:
             runs.append([block, block])
     shown = runs if most is None or len(runs) <= most else runs[:most]
     words = ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in shown)
-    rest = len(blocks) - sum(b - a + 1 for a, b in shown)
-    return f"{words} and {rest:,} more" if rest else words
+    return _and_more(words, len(blocks) - sum(b - a + 1 for a, b in shown))
+
+
+def _and_more(words: str, rest: int) -> str:
+    return tr("{these} and {rest:,} more", these=words, rest=rest) if rest > 0 else words

@@ -1,19 +1,41 @@
 """A step as a table: its rows, then its phases, refusals and blocks, with exact numbers. No Qt in here."""
 
+from app.inside.phases import PHASE_TITLES
 from app.inside.step.block_accounts import block_words
-from app.inside.step.story import StepRow, StepStory
+from app.inside.step.story import WASTE_TITLES, StepRow, StepStory
+from app.language import tr
 from app.ui.tables.facts import Cell, Facts
 
-COLUMNS = tuple(
-    "part, what, request, sample, slot, first, tokens in, tokens out, text, probability, cached before, "
-    "found by prefix, padding, wasted, why wasted, positions attended, seconds, blocks, note".split(", ")
-)
+TITLES = {
+    "part": tr("part"),
+    "what": tr("what"),
+    "request": tr("request"),
+    "sample": tr("sample"),
+    "slot": tr("slot"),
+    "first": tr("first"),
+    "tokens_in": tr("tokens in"),
+    "tokens_out": tr("tokens out"),
+    "text": tr("text"),
+    "probability": tr("probability"),
+    "cached_before": tr("cached before"),
+    "found_by_prefix": tr("found by prefix"),
+    "padding": tr("padding"),
+    "wasted": tr("wasted"),
+    "why_wasted": tr("why wasted"),
+    "positions_attended": tr("positions attended"),
+    "seconds": tr("seconds"),
+    "blocks": tr("blocks"),
+    "note": tr("note"),
+}
+COLUMNS = tuple(TITLES.values())
+REQUEST = list(TITLES).index("request")
+TIME, HOST_MEMORY = tr("time"), tr("host memory")
 
 
 def _fact(part: str, what: str, **cells: Cell) -> tuple[Cell, ...]:
-    known: dict[str, Cell] = {name.replace("_", " "): value for name, value in cells.items()}
-    assert known.keys() <= set(COLUMNS), known.keys() - set(COLUMNS)
-    return (part, what, *(known.get(name) for name in COLUMNS[2:]))
+    known: dict[str, Cell] = {"part": part, "what": what, **cells}
+    assert known.keys() <= TITLES.keys(), known.keys() - TITLES.keys()
+    return tuple(map(known.get, TITLES))
 
 
 def _row(r: StepRow) -> tuple[Cell, ...]:
@@ -22,10 +44,10 @@ def _row(r: StepRow) -> tuple[Cell, ...]:
     if r.tokens:
         came["text"] = "".join(r.texts)
         came["probability"] = r.probabilities[0] if len(r.tokens) == 1 else None
-    spent: dict[str, Cell] = {"padding": r.padding, "wasted": r.wasted, "why_wasted": r.waste.value or None}
+    spent: dict[str, Cell] = {"padding": r.padding, "wasted": r.wasted, "why_wasted": WASTE_TITLES.get(r.waste)}
     found: dict[str, Cell] = {"cached_before": r.first, "found_by_prefix": r.reused, "positions_attended": r.attended}
-    note = "seconds: attention, computed"
-    return _fact("row", r.kind_words, **whose, **came, **spent, **found, seconds=r.attention, note=note)
+    note = tr("seconds: attention, computed")
+    return _fact(tr("row"), r.kind_words, **whose, **came, **spent, **found, seconds=r.attention, note=note)
 
 
 def step_facts(story: StepStory) -> Facts:
@@ -33,34 +55,34 @@ def step_facts(story: StepStory) -> Facts:
     row are its part of attention's, which is computed."""
     times, header = story.times, story.header
     facts = [_row(story.row(at)) for at in range(len(story))]
-    facts.append(_fact("time", "step", seconds=times.duration, note="from its launch to its end"))
-    facts += [_fact("time", name, seconds=seconds) for name, seconds in times.parts.items()]
-    facts.append(_fact("time", "record", seconds=times.record, note="after the step's end"))
-    facts.append(_fact("time", "forward: matrix products", seconds=times.matrices, note=times.origin))
-    facts.append(_fact("time", "forward: attention", seconds=times.attention, note=times.origin))
+    facts.append(_fact(TIME, tr("step"), seconds=times.duration, note=tr("from its launch to its end")))
+    facts += [_fact(TIME, PHASE_TITLES[name], seconds=seconds) for name, seconds in times.parts.items()]
+    facts.append(_fact(TIME, PHASE_TITLES["record"], seconds=times.record, note=tr("after the step's end")))
+    facts.append(_fact(TIME, tr("forward: matrix products"), seconds=times.matrices, note=times.origin))
+    facts.append(_fact(TIME, tr("forward: attention"), seconds=times.attention, note=times.origin))
     if story.step.device:
-        facts.append(_fact("time", "GPU", seconds=story.step.device, note="by the GPU's own clock"))
+        facts.append(_fact(TIME, tr("GPU"), seconds=story.step.device, note=tr("by the GPU's own clock")))
     if story.graph_words:
-        facts.append(_fact("graph", story.graph_words, padding=story.spare or None))
+        facts.append(_fact(tr("graph"), story.graph_words, padding=story.spare or None))
     for (request, words), reason in zip(story.refused, story.step.refused_reason):
         note = f"{words.why}; {words.remedy}" if words.remedy else words.why
-        facts.append(_fact("refused", reason, request=request, note=note))
+        facts.append(_fact(tr("refused"), reason, request=request, note=note))
     for request, branch in story.preempted:
-        facts.append(_fact("preempted", "preempted", request=request, sample=branch + 1))
-    for way, owners in (("swapped out", story.swapped_out), ("swapped in", story.swapped_in)):
+        facts.append(_fact(tr("preempted"), tr("preempted"), request=request, sample=branch + 1))
+    for way, owners in ((tr("swapped out"), story.swapped_out), (tr("swapped in"), story.swapped_in)):
         for (request, branch), blocks in owners.items():
-            facts.append(_fact("host memory", way, request=request, sample=branch + 1, blocks=blocks))
+            facts.append(_fact(HOST_MEMORY, way, request=request, sample=branch + 1, blocks=blocks))
     if story.step.swapping:
-        facts.append(_fact("time", "prepare: swapping", seconds=story.step.swapping))
+        facts.append(_fact(TIME, tr("prepare: swapping"), seconds=story.step.swapping))
     for a in story.accounts:
         owner: dict[str, Cell] = {"request": a.request, "sample": a.branch + 1} if a.request >= 0 else {}
         note = block_words(a.blocks, None)
         if a.sources:
             note = ", ".join(f"{one} → {other}" for one, other in zip(a.sources, a.blocks))
-        facts.append(_fact("blocks", a.change.words, blocks=len(a.blocks), note=note, **owner))
+        facts.append(_fact(tr("blocks"), a.change.words, blocks=len(a.blocks), note=note, **owner))
     step = story.step
-    pool: list[tuple[str, int]] = [("free", step.free_blocks), ("kept for a prefix", step.cached_blocks)]
+    pool: list[tuple[str, int]] = [(tr("free"), step.free_blocks), (tr("kept for a prefix"), step.cached_blocks)]
     if header is not None:
-        pool.append(("in all", header.blocks))
-    facts += [_fact("pool after the step", name, blocks=count) for name, count in pool]
+        pool.append((tr("in all"), header.blocks))
+    facts += [_fact(tr("pool after the step"), name, blocks=count) for name, count in pool]
     return Facts(COLUMNS, facts)

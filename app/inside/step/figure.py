@@ -12,18 +12,18 @@ from PySide6.QtGui import QPainter, QPolygonF
 
 from app.inside.columns import whole
 from app.inside.step.marks import mark_of, request_color
-from app.inside.step.story import StepStory, millis, percent
+from app.inside.step.story import StepRow, StepStory, millis, percent
 from app.inside.step.time_bar import StepBar
+from app.language import tr, trn
 from app.plot.inked import inked
 from app.plot.patterns import Mark, paint_mark
 from app.ui import theme
 from app.ui.font_face import Face
-from app.words import counted
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane
 LENS = 9
-FORMULA = "pairs of a token and a position it sees: count · first + count · (count + 1) / 2"
+FORMULA = tr("pairs of a token and a position it sees: count · first + count · (count + 1) / 2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,13 @@ class StepFigure:
         times = self._story.times
         attention = times.attention_share
         if times.launched:
-            matrices = f"{percent(1 - attention)} of the work"
-            lanes = f"{percent(attention)} of the work, computed"
+            matrices = tr("{share} of the work", share=percent(1 - attention))
+            lanes = tr("{share} of the work, computed", share=percent(attention))
         else:
             share = times.forward / times.duration if times.duration else 0.0
             matrices = f"{millis(times.matrices)} · {percent(share * (1 - attention))}"
             lanes = f"{millis(times.attention)} · {percent(share * attention)}, {times.origin}"
-        return ("Matrix products", matrices), ("Attention", lanes)
+        return (tr("Matrix products"), matrices), (tr("Attention"), lanes)
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -153,9 +153,9 @@ class StepFigure:
 
     def _plate(self, painter: QPainter, box: QRectF) -> None:
         t, count = theme.current(), self._story.tokens_in + self._story.padding
-        words = [counted(count, "token"), "at once"]
-        if self.face.width(" ".join(words)) < box.width() - theme.px(28):
-            words = [" ".join(words)]
+        words = [trn("{count:,} token at once", "{count:,} tokens at once", count)]
+        if self.face.width(words[0]) >= box.width() - theme.px(28):
+            words = [trn("{count:,} token", "{count:,} tokens", count), tr("at once")]
         wide = max(self.title.width(w) for w in words) + theme.px(16)
         line = self.title.height
         plate = QRectF(0, 0, wide, line * len(words) + theme.px(8))
@@ -197,7 +197,7 @@ class StepFigure:
 
     def _draw_rest(self, painter: QPainter, lane: Lane, selected: int) -> None:
         attention, box = self._story.times.rows, lane.box
-        words = f"+ {len(lane.rows):,} smaller"
+        words = tr("+ {count:,} smaller", count=len(lane.rows))
         baseline = box.center().y() + self.tiny.middle
         self.tiny.say(painter, box.left(), baseline, words, theme.current().secondary)
         x = box.left() + self.tiny.width(words) + theme.px(6)
@@ -235,12 +235,7 @@ class StepFigure:
         if not self._lanes:
             return ""
         if self._block.contains(at):
-            facts = self._story.row(self._row_at(at))
-            padding = f" and {facts.padding:,} of padding" if facts.padding else ""
-            return (
-                f"{facts.name}: {facts.count:,}{padding} of {self._story.tokens_in + self._story.padding:,} tokens\n"
-                "Every weight is read once and used for all of them."
-            )
+            return self._block_tip(self._story.row(self._row_at(at)))
         for lane in self._lanes:
             if lane.box.contains(at):
                 return self._lane_tip(lane)
@@ -248,34 +243,53 @@ class StepFigure:
         tips = zip(self._heads, self._head_tips())
         return next((tip for head, tip in tips if head.adjusted(0, 0, 0, high).contains(at)), "")
 
+    def _block_tip(self, row: StepRow) -> str:
+        tokens = self._story.tokens_in + self._story.padding
+        if row.padding:
+            words = tr(
+                "{request}: {count:,} and {padding:,} of padding of {tokens:,} tokens",
+                request=row.name,
+                count=row.count,
+                padding=row.padding,
+                tokens=tokens,
+            )
+        else:
+            words = tr("{request}: {count:,} of {tokens:,} tokens", request=row.name, count=row.count, tokens=tokens)
+        return "\n".join((words, tr("Every weight is read once and used for all of them.")))
+
     def _head_tips(self) -> tuple[str, str]:
         times = self._story.times
-        how = (
-            "attention: measured around each layer's attention, its writing of K and V included"
-            if times.measured
-            else "attention's share of the operations, computed: 4 · heads · head size · pairs in each layer, against "
-            "2 · weights · tokens"
-        )
-        return (
-            f"Matrix products = forward − attention; what lies between them (norms, activations) included\n{how}",
-            f"{how}\nIts division among rows is computed, by operations, which grow with {FORMULA}",
-        )
+        if times.measured:
+            how = tr("attention: measured around each layer's attention, its writing of K and V included")
+        else:
+            how = tr(
+                "attention's share of the operations, computed: 4 · heads · head size · pairs in each layer, against "
+                "2 · weights · tokens"
+            )
+        products = tr("Matrix products = forward − attention; what lies between them (norms, activations) included")
+        rows = tr("Its division among rows is computed, by operations, which grow with {formula}", formula=FORMULA)
+        return f"{products}\n{how}", f"{how}\n{rows}"
 
     def _lane_tip(self, lane: Lane) -> str:
         times = self._story.times
         share = float(times.rows.shares[list(lane.rows)].sum())
         if len(lane.rows) > 1:
-            lines = [f"the {len(lane.rows):,} rows with the least attention"]
+            lines = [tr("the {count:,} rows with the least attention", count=len(lane.rows))]
         else:
             facts = self._story.row(lane.rows[0])
-            lines = [
-                f"{facts.name}: {facts.kind_words}, {facts.count:,} over {facts.first + facts.count:,} positions",
-                f"{facts.attended:,} {FORMULA}",
-            ]
+            words = tr(
+                "{request}: {kind}, {count:,} over {positions:,} positions",
+                request=facts.name,
+                kind=facts.kind_words,
+                count=facts.count,
+                positions=facts.first + facts.count,
+            )
+            lines = [words, f"{facts.attended:,} {FORMULA}"]
             useful = float(times.rows.useful[lane.rows[0]])
             if useful < 1:
-                lines.append(f"computed as wide as the longest row: {percent(1 - useful)} of it, in grey, in vain")
-        what = f"{percent(share)} of attention"
+                vain = percent(1 - useful)
+                lines.append(tr("computed as wide as the longest row: {share} of it, in grey, in vain", share=vain))
+        what = tr("{share} of attention (computed)", share=percent(share))
         if not times.launched:
             what = f"{millis(share * times.attention)}, {what}"
-        return "\n".join([*lines, f"{what} (computed)"])
+        return "\n".join([*lines, what])

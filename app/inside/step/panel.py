@@ -8,31 +8,32 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton
 
 from app.inside.look import Look
 from app.inside.panel import InsightPanel, tool_button
-from app.inside.step.facts import COLUMNS, step_facts
+from app.inside.step.facts import COLUMNS, REQUEST, step_facts
 from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
+from app.language import tr
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Facts
 from engine.trace import Record
 
-NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."
-BEFORE = "The cursor stands before the first step. Go to the next step to see it."
+NOTHING = tr("No step yet. Send a prompt, and the step that computes it is taken apart here.")
+BEFORE = tr("The cursor stands before the first step. Go to the next step to see it.")
 
 
 class StepInspector(InsightPanel):
     """Each row of a step, where its time went, what became of blocks, and why the queue's first did not join."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "step", "Step")
+        super().__init__(scope, "step", tr("Step"))
         self._history = StepHistory()
         self._story: StepStory | None = None
         pair = QHBoxLayout()
         pair.setSpacing(0)
-        self.previous = self._button(pair, "step_previous", "‹", "Previous step (,)", -1)
-        self.next = self._button(pair, "step_next", "›", "Next step (.)", 1)
+        self.previous = self._button(pair, "step_previous", "‹", tr("Previous step"), ",", -1)
+        self.next = self._button(pair, "step_next", "›", tr("Next step"), ".", 1)
         self.head.insertLayout(self.head.indexOf(self.summary), pair)
         Backstage(self, self.previous, self.next)
         self.summary.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
@@ -41,8 +42,8 @@ class StepInspector(InsightPanel):
         self.view.rows.request_chosen.connect(scope.select)
         self.view.sheet.request_chosen.connect(scope.select)
 
-    def _button(self, pair: QHBoxLayout, name: str, text: str, tip: str, steps: int) -> QToolButton:
-        button = tool_button(name, text, tip, tip.split(" (")[0])
+    def _button(self, pair: QHBoxLayout, name: str, text: str, said: str, key: str, steps: int) -> QToolButton:
+        button = tool_button(name, text, f"{said} ({key})", said)
         button.setAutoRepeat(True)
         button.clicked.connect(lambda: self.scope.step_by(steps))
         pair.addWidget(button)
@@ -90,7 +91,7 @@ class StepInspector(InsightPanel):
         return step_facts(self._story) if self._story is not None else Facts(COLUMNS)
 
     def row_chosen(self, row: int) -> None:
-        request = self.facts().rows[row][COLUMNS.index("request")]
+        request = self.facts().rows[row][REQUEST]
         if isinstance(request, int):
             self.scope.select(request)
 

@@ -8,6 +8,7 @@ from app.inside.step.prose import Paragraph, Tone, draw, lay_out
 from app.inside.step.rows import StepRows
 from app.inside.step.sheet import StepSheet
 from app.inside.step.story import StepStory
+from app.language import tr
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -42,8 +43,8 @@ class StepPicture(Painted):
     def __init__(self) -> None:
         super().__init__("step_picture")
         self.sheet, self.rows = StepSheet(), StepRows()
-        self._left = _Scroll("step_left", "The step")
-        self._right = _Scroll("step_right", "The step's rows")
+        self._left = _Scroll("step_left", tr("The step"))
+        self._right = _Scroll("step_right", tr("The step's rows"))
         for scroll in (self._left, self._right):
             scroll.setParent(self)
             scroll.verticalScrollBar().valueChanged.connect(self.rows.update)

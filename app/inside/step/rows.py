@@ -7,7 +7,8 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 
 from app.inside.step.marks import draw_dot, mark_of, request_color
-from app.inside.step.story import WASTE_ABOUT, StepRow, StepStory
+from app.inside.step.story import WASTE_ABOUT, WASTE_TITLES, StepRow, StepStory, Waste
+from app.language import tr
 from app.plot.inked import inked
 from app.plot.patterns import paint_mark
 from app.ui import theme
@@ -32,41 +33,59 @@ class RowColumn:
 
     @property
     def title(self) -> str:
-        return {"kind": "what", "out": "token out"}.get(self.name, self.name)
+        return TITLES[self.name]
 
     def widest(self, story: StepStory) -> str:
         """What its width is made for, so that it changes seldom from step to step."""
-        number = f"{story.widest_position:,}"
+        widest, held = story.widest_position, WASTE_TITLES[Waste.PAST]
+        number, kept = f"{widest:,}", tr("{n:,} of {all:,}", n=4, all=4)
         made_for = {
             "slot": "256",
             "request": story.widest_name,
-            "kind": "chunk 8 of 8" if story.chunked else "prefill",
+            "kind": tr("chunk {n:,} of {all:,}", n=8, all=8) if story.chunked else tr("prefill"),
             "positions": f"{number}…{number}",
-            "out": "“ story of a fox” 4 of 4" if story.step.drafted.any() else "“ story”",
-            "cached": f"{number} · {number} found" if story.shares else number,
-            "wasted": f"{number} past its end",
+            "out": f"“ story of a fox” {kept}" if story.step.drafted.any() else "“ story”",
+            "cached": tr("{first:,} · {found:,} found", first=widest, found=widest) if story.shares else number,
+            "wasted": f"{number} {held}",
         }
         return made_for.get(self.name, number)
 
 
-KIND = "prefill or a chunk of it: hatched · decode, and verify, of drafts: solid · held: grey · thrown away: crossed"
-POSITIONS = "where the row's tokens stand in their sequence: [first, first + count)"
-OUT = "the text of the token that was drawn, and its probability: e^log-probability, of the model's own "
-OUT += "distribution, before temperature and cuts; of a row that verified drafts: those that were kept, the model's "
-OUT += "own token, and those that were rejected"
-CACHED = "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, "
-CACHED += "which the request never computed"
-PADDING = "pad tokens computed beside the row"
+TITLES = {
+    "slot": tr("slot"),
+    "request": tr("request"),
+    "kind": tr("what"),
+    "positions": tr("positions"),
+    "in": tr("in"),
+    "out": tr("token out"),
+    "cached": tr("cached"),
+    "padding": tr("padding"),
+    "wasted": tr("wasted"),
+}
+KIND = tr(
+    "prefill or a chunk of it: hatched · decode, and verify, of drafts: solid · held: grey · thrown away: crossed"
+)
+POSITIONS = tr("where the row's tokens stand in their sequence: [first, first + count)")
+OUT = tr(
+    "the text of the token that was drawn, and its probability: e^log-probability, of the model's own distribution, "
+    "before temperature and cuts; of a row that verified drafts: those that were kept, the model's own token, and "
+    "those that were rejected"
+)
+CACHED = tr(
+    "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, which "
+    "the request never computed"
+)
+PADDING = tr("pad tokens computed beside the row")
 COLUMNS = (
-    RowColumn("slot", 6, "the row's place among the running", lambda row: f"{row.slot + 1:,}"),
-    RowColumn("request", 0, "the request, and which of its samples", lambda row: row.name, right=False),
+    RowColumn("slot", 6, tr("the row's place among the running"), lambda row: f"{row.slot + 1:,}"),
+    RowColumn("request", 0, tr("the request, and which of its samples"), lambda row: row.name, right=False),
     RowColumn("kind", 1, KIND, lambda row: row.kind_words, right=False),
     RowColumn("positions", 2, POSITIONS, lambda row: row.positions),
-    RowColumn("in", 3, "tokens that were computed for the row: count", lambda row: f"{row.count:,}"),
+    RowColumn("in", 3, tr("tokens that were computed for the row: count"), lambda row: f"{row.count:,}"),
     RowColumn("out", 0, OUT, lambda row: row.out_text, right=False),
     RowColumn("cached", 4, CACHED, lambda row: row.cached_words),
     RowColumn("padding", 7, PADDING, lambda row: f"{row.padding:,}" if row.padding else "–"),
-    RowColumn("wasted", 5, "tokens computed for nothing, and why", lambda row: row.wasted_words or "–"),
+    RowColumn("wasted", 5, tr("tokens computed for nothing, and why"), lambda row: row.wasted_words or "–"),
 )
 
 
@@ -83,7 +102,7 @@ class StepRows(Painted):
     plain, strong, mono, tiny = Face(12), Face(12, 600), Face(12, mono=True), Face(11, 600)
 
     def __init__(self) -> None:
-        super().__init__("step_rows", "Rows of the step", focus=True)
+        super().__init__("step_rows", tr("Rows of the step"), focus=True)
         self._story: StepStory | None = None
         self._selected = -1
         self._at = -1  # the row of the selection
@@ -105,8 +124,9 @@ class StepRows(Painted):
         if self._at not in mine:
             self._at = mine[0] if mine else -1
         if story is not None:
-            said = f"{len(story):,} rows" + (f", row {self._at + 1:,}: {self.row_text(self._at)}" if mine else "")
-            self.setAccessibleDescription(said)
+            said = tr("{count:,} rows", count=len(story))
+            chosen = (tr("row {n:,}: {words}", n=self._at + 1, words=self.row_text(self._at)),) if mine else ()
+            self.setAccessibleDescription(", ".join((said, *chosen)))
         self.update()
 
     # -- columns --------------------------------------------------------------------------------------------------
@@ -237,20 +257,23 @@ class StepRows(Painted):
         """A row as a sentence, for the tip and for those who hear it."""
         assert self._story is not None
         row = self._story.row(at)
-        parts = [f"{row.name} in slot {row.slot + 1:,}", row.kind_words]
-        parts += [f"positions {row.positions}", f"{row.count:,} in"]
+        parts = [tr("{request} in slot {slot:,}", request=row.name, slot=row.slot + 1), row.kind_words]
+        parts += [tr("positions {positions}", positions=row.positions), tr("{count:,} in", count=row.count)]
         if row.tokens:
             parts.append(f"{row.out_text} {row.out_note}".strip())
         if row.drafts:
             kept, own, rejected = row.verified
-            said = ("drafted and kept", kept), ("the model's own", own), ("drafted and rejected", rejected)
-            parts += [f"{words} “{text}”" for words, text in said if text]
-        if row.first:
-            parts.append(f"{row.first:,} cached before" + (f", {row.reused:,} of them found" if row.reused else ""))
+            parts += [tr("drafted and kept “{text}”", text=kept)] if kept else []
+            parts += [tr("the model's own “{text}”", text=own)] if own else []
+            parts += [tr("drafted and rejected “{text}”", text=rejected)] if rejected else []
+        if row.reused:
+            parts.append(tr("{count:,} cached before, {found:,} of them found", count=row.first, found=row.reused))
+        elif row.first:
+            parts.append(tr("{count:,} cached before", count=row.first))
         if row.padding:
-            parts.append(f"{row.padding:,} padding")
+            parts.append(tr("{count:,} padding", count=row.padding))
         if row.wasted:
-            parts.append(f"{row.wasted:,} wasted: {WASTE_ABOUT[row.waste]}")
+            parts.append(tr("{count:,} wasted: {why}", count=row.wasted, why=WASTE_ABOUT[row.waste]))
         return " · ".join(parts)
 
     def _choose(self, at: int) -> None:

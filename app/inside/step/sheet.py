@@ -8,17 +8,16 @@ from app.inside.step.figure import StepFigure
 from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.inside.step.story import StepStory
 from app.inside.step.times import figure_words
+from app.language import tr, trn
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
-from app.words import counted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted
 PREEMPTED = 6
-PREEMPTION = "it had joined last, and blocks or places ran out. It waits, and is computed again."
-PREEMPTION_TIP = "preemption by recompute: its blocks went to others; its tokens are kept"
-SWAP = "it had joined last, and blocks or places ran out. It waits, {} of its blocks in host memory."
-SWAP_TIP = "preemption by swap: its blocks were copied out before others got them, and come back before it goes on"
+PREEMPTION = tr("it had joined last, and blocks or places ran out. It waits, and is computed again.")
+PREEMPTION_TIP = tr("preemption by recompute: its blocks went to others; its tokens are kept")
+SWAP_TIP = tr("preemption by swap: its blocks were copied out before others got them, and come back before it goes on")
 BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
 
 
@@ -30,7 +29,7 @@ class StepSheet(Painted):
     head, face = Face(11, 600, spaced=True), Face(12)
 
     def __init__(self) -> None:
-        super().__init__("step_sheet", "Where the step's time went, who was refused, and what became of blocks")
+        super().__init__("step_sheet", tr("Where the step's time went, who was refused, and what became of blocks"))
         self._story: StepStory | None = None
         self._size_line = False
         self._selected = -1
@@ -85,34 +84,47 @@ class StepSheet(Painted):
     def _sections(self, story: StepStory) -> list[tuple[str, list[Paragraph]]]:
         if theme.presenting():
             return []
-        return [("REFUSED", self._refusals(story)), ("BLOCKS", self._blocks(story))]
+        return [(tr("REFUSED"), self._refusals(story)), (tr("BLOCKS"), self._blocks(story))]
 
     def _refusals(self, story: StepStory) -> list[Paragraph]:
         found = []
         for request, words in story.refused:
-            parts = [(f"#{request:,}", Tone.STRONG), (f"is first in the queue: {words.why}.", Tone.STRONG)]
+            first = tr("#{request:,} is first in the queue: {why}.", request=request, why=words.why)
+            parts = [(first, Tone.STRONG)]
             if words.remedy:
                 parts.append((f"{words.remedy[:1].upper()}{words.remedy[1:]}.", Tone.QUIET))
-            tip = f"{story.step.waiting:,} wait after this step; the queue is served in order, so none passes its first"
+            tip = tr(
+                "{count:,} wait after this step; the queue is served in order, so none passes its first",
+                count=story.step.waiting,
+            )
             found.append(Paragraph(tuple(parts), request, tip))
         if not found:
             found.append(Paragraph(((story.quiet_words, Tone.QUIET),)))
         for request, branch in story.preempted[:PREEMPTED]:
-            told = (f"{story.name(request, branch)} was preempted:", Tone.WARN)
+            told = (tr("{request} was preempted:", request=story.name(request, branch)), Tone.WARN)
             blocks = story.swapped_out.get((request, branch), 0)
-            why, tip = (SWAP.format(f"{blocks:,}"), SWAP_TIP) if blocks else (PREEMPTION, PREEMPTION_TIP)
+            swapped = tr(
+                "it had joined last, and blocks or places ran out. It waits, {count:,} of its blocks in host memory.",
+                count=blocks,
+            )
+            why, tip = (swapped, SWAP_TIP) if blocks else (PREEMPTION, PREEMPTION_TIP)
             found.append(Paragraph((told, (why, Tone.QUIET)), request, tip))
         if len(story.preempted) > PREEMPTED:
-            found.append(Paragraph(((f"{len(story.preempted) - PREEMPTED:,} more were preempted.", Tone.WARN),)))
+            more = tr("{count:,} more were preempted.", count=len(story.preempted) - PREEMPTED)
+            found.append(Paragraph(((more, Tone.WARN),)))
         for (request, branch), blocks in list(story.swapped_in.items())[:PREEMPTED]:
-            told = (f"{story.name(request, branch)} came back:", Tone.STRONG)
-            back = f"{counted(blocks, 'block')} from host memory, and nothing of them is computed again."
+            told = (tr("{request} came back:", request=story.name(request, branch)), Tone.STRONG)
+            back = trn(
+                "{count:,} block from host memory, and nothing of them is computed again.",
+                "{count:,} blocks from host memory, and nothing of them is computed again.",
+                blocks,
+            )
             found.append(Paragraph((told, (back, Tone.QUIET)), request, SWAP_TIP))
         return found
 
     def _blocks(self, story: StepStory) -> list[Paragraph]:
         if not story.accounts:
-            return [Paragraph((("No block changed hands.", Tone.QUIET),))]
+            return [Paragraph(((tr("No block changed hands."), Tone.QUIET),))]
         owners: dict[tuple[int, int], list[Account]] = {}
         for account in story.accounts:
             owners.setdefault((account.request, account.branch), []).append(account)
@@ -122,13 +134,15 @@ class StepSheet(Painted):
         order = sorted(owners, key=lambda owner: owner[0] != self._selected)
         for owner in order[:OWNERS]:
             mine = owners[owner]
-            name = story.name(*owner) if owner[0] >= 0 else "Nobody's"
+            name = story.name(*owner) if owner[0] >= 0 else tr("Nobody's")
             words = "; ".join(account_words(account) for account in mine)
             tip = "\n".join(f"{a.change.words}: {block_words(a.blocks, 40)}" for a in mine)
             found.append(Paragraph(((name, Tone.STRONG), (words, Tone.QUIET)), owner[0], tip))
         if len(order) > OWNERS:
             rest = sum(len(account.blocks) for owner in order[OWNERS:] for account in owners[owner])
-            found.append(Paragraph(((f"and {rest:,} blocks of {len(order) - OWNERS:,} others", Tone.QUIET),)))
+            others = len(order) - OWNERS
+            more = tr("and {blocks:,} blocks of {others:,} others", blocks=rest, others=others)
+            found.append(Paragraph(((more, Tone.QUIET),)))
         return found
 
     # -- Qt -------------------------------------------------------------------------------------------------------

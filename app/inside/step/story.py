@@ -12,8 +12,9 @@ from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.times import StepTimes, step_times
+from app.language import tr, trn
 from app.refusals import RefusalWords, refusals
-from app.words import counted, duration, graph_words
+from app.words import duration, graph_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
@@ -29,11 +30,17 @@ class Waste(Enum):
     REJECTED = "rejected"
 
 
+WASTE_TITLES = {
+    Waste.HELD: tr("held"),
+    Waste.PAST: tr("past its end"),
+    Waste.AGAIN: tr("again"),
+    Waste.REJECTED: tr("rejected"),
+}
 WASTE_ABOUT = {
-    Waste.HELD: "finished, and computed on until the longest of its batch ends",
-    Waste.PAST: "it had stopped or was cancelled while this step was under way",
-    Waste.REJECTED: "drafted tokens that the model would not have said, and what was drafted after them",
-    Waste.AGAIN: "these tokens had been computed before, and their K and V are no longer there",
+    Waste.HELD: tr("finished, and computed on until the longest of its batch ends"),
+    Waste.PAST: tr("it had stopped or was cancelled while this step was under way"),
+    Waste.REJECTED: tr("drafted tokens that the model would not have said, and what was drafted after them"),
+    Waste.AGAIN: tr("these tokens had been computed before, and their K and V are no longer there"),
 }
 
 
@@ -85,13 +92,14 @@ class StepRow:
         match self.kind:
             case Kind.PREFILL if self.chunk is not None:
                 which, of = self.chunk
-                return f"chunk {which:,} of {of:,}" if of is not None else f"chunk {which:,}"
+                whole = tr("chunk {n:,} of {all:,}", n=which, all=of) if of is not None else ""
+                return whole or tr("chunk {n:,}", n=which)
             case Kind.PREFILL:
-                return "prefill"
+                return tr("prefill")
             case Kind.HELD:
-                return "held"
+                return tr("held")
             case _:
-                return "verify" if self.drafts else "decode"
+                return tr("verify") if self.drafts else tr("decode")
 
     @property
     def positions(self) -> str:
@@ -108,25 +116,21 @@ class StepRow:
         if not self.tokens:
             return ""
         text = "".join(self.texts).translate(VISIBLE)
-        return f"“{text}”" if text else "no text"
+        return f"“{text}”" if text else tr("no text")
 
     @property
     def out_note(self) -> str:
         """The token's probability, or how many tokens were delivered together. Of a beam, how many went on."""
+        if self.searched and not self.weighed:
+            return ""
+        if self.searched and self.lives:
+            return trn("goes on", "{count:,} go on", len(self.lives))
         if self.searched:
-            return (
-                ""
-                if not self.weighed
-                else f"{len(self.lives):,} go on"
-                if len(self.lives) > 1
-                else "goes on"
-                if self.lives
-                else "pruned"
-            )
+            return tr("pruned")
         if self.drafts:
-            return f"{self.accepted:,} of {len(self.drafts):,}"
+            return tr("{n:,} of {all:,}", n=self.accepted, all=len(self.drafts))
         if len(self.tokens) > 1:
-            return f"{len(self.tokens):,} tokens"
+            return tr("{count:,} tokens", count=len(self.tokens))
         return f"{100 * self.probabilities[0]:.0f} %" if self.tokens else ""
 
     @property
@@ -138,11 +142,13 @@ class StepRow:
 
     @property
     def cached_words(self) -> str:
-        return f"{self.first:,} · {self.reused:,} found" if self.reused else f"{self.first:,}" if self.first else "–"
+        if self.reused:
+            return tr("{first:,} · {found:,} found", first=self.first, found=self.reused)
+        return f"{self.first:,}" if self.first else "–"
 
     @property
     def wasted_words(self) -> str:
-        return f"{self.wasted:,} {self.waste.value}" if self.wasted else ""
+        return f"{self.wasted:,} {WASTE_TITLES[self.waste]}" if self.wasted else ""
 
 
 class StepStory:
@@ -208,30 +214,46 @@ class StepStory:
     def when_words(self) -> str:
         """Which step, when it ended, and how long it took: "step 1,204 · 3.412 s · 18.4 ms"."""
         step = self.step
-        return f"step {step.step:,} · {step.ended - self.origin:,.3f} s · {millis(self.times.duration)}"
+        long = millis(self.times.duration)
+        return tr("step {step:,} · {ended:,.3f} s · {long}", step=step.step, ended=step.ended - self.origin, long=long)
 
     @property
     def short_when_words(self) -> tuple[str, ...]:
         """Where there is little room for them, from long to short."""
-        step = f"{self.step.step:,}"
-        return self.when_words, f"step {step} · {millis(self.times.duration)}", f"step {step}", step
+        step, long = self.step.step, millis(self.times.duration)
+        brief = tr("step {step:,} · {long}", step=step, long=long)
+        return self.when_words, brief, tr("step {step:,}", step=step), f"{step:,}"
 
     @property
     def size_words(self) -> str:
         """ "28 rows · 123 tokens in, 28 out"."""
         if not len(self):
-            return "no rows"
-        padding = f" + {self.padding:,} padding" if self.padding else ""
-        tokens = f"{counted(self.tokens_in, 'token')} in{padding}, {self.tokens_out:,} out"
-        device = f"{millis(self.step.device)} by the GPU's clock" if self.step.device else ""
-        return " · ".join(filter(None, (f"{counted(len(self), 'row')} · {tokens}", self.graph_words, device)))
+            return tr("no rows")
+        if self.padding:
+            tokens = trn(
+                "{count:,} token in + {padding:,} padding, {out:,} out",
+                "{count:,} tokens in + {padding:,} padding, {out:,} out",
+                self.tokens_in,
+                padding=self.padding,
+                out=self.tokens_out,
+            )
+        else:
+            tokens = trn(
+                "{count:,} token in, {out:,} out",
+                "{count:,} tokens in, {out:,} out",
+                self.tokens_in,
+                out=self.tokens_out,
+            )
+        rows = trn("{count:,} row", "{count:,} rows", len(self))
+        device = tr("{time} by the GPU's clock", time=millis(self.step.device)) if self.step.device else ""
+        return " · ".join(filter(None, (rows, tokens, self.graph_words, device)))
 
     @property
     def graph_words(self) -> str:
         """ "replayed a graph of 64 rows (3 dummies)"; "eager" where it could have been one; empty where none is."""
         if self.step.graph or not len(self):
             return graph_words(self.step.graph, len(self), 0 if self.decodes else self.tokens_in)
-        return "eager" if self.header is not None and self.header.graphs else ""
+        return tr("eager") if self.header is not None and self.header.graphs else ""
 
     @property
     def spare(self) -> int:
@@ -248,8 +270,8 @@ class StepStory:
         """What is said where nobody was refused."""
         waiting = self.step.waiting
         if waiting:
-            return f"Nobody was refused; {waiting:,} wait after this step."
-        return "Nobody was refused, and nobody waits."
+            return tr("Nobody was refused; {count:,} wait after this step.", count=waiting)
+        return tr("Nobody was refused, and nobody waits.")
 
 
 def sample_name(request: int, branch: int, samples: int) -> str:

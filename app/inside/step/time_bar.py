@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from app.inside.phases import PHASE_TITLES
 from app.inside.step.story import millis, percent
-from app.inside.step.times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
+from app.inside.step.times import ABOUT, AFTER, ORDER, OTHER_AHEAD, StepTimes
+from app.language import tr
 from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
@@ -69,13 +71,13 @@ class StepBar:
         return -(-len(names) // across) * (high + below) - below
 
     def _name(self, name: str) -> str:
-        return "launch" if name == "forward" and self._times.launched else name
+        return PHASE_TITLES["launch" if name == "forward" and self._times.launched else name]
 
     def _lines(self, name: str) -> tuple[str, str, str]:
         """The phase, how long it took and which share of the step's duration; the unit is said once, with the first."""
-        title = f"{name}, ms" if name == ORDER[0] else self._name(name)
+        title = tr("{phase}, ms", phase=self._name(name)) if name == ORDER[0] else self._name(name)
         if name == AFTER:
-            return title, _number(self._times.record), "after"
+            return title, _number(self._times.record), tr("after")
         seconds = self._times.parts[name]
         return title, _number(seconds), percent(self._times.share(name)) if seconds else ""
 
@@ -113,7 +115,7 @@ class StepBar:
         paint_attention(painter, self.attention)
         if self.attention.width() > 2:
             painter.fillRect(QRectF(self.attention.left() - 0.5, self.attention.top(), 1, theme.px(HIGH)), t.panel)
-        words = "launch" if self._times.launched else "matrix products"
+        words = PHASE_TITLES["launch"] if self._times.launched else tr("matrix products")
         if self.face.width(words) + 2 * theme.px(8) <= self.matrices.width():
             baseline = self.matrices.center().y() + self.face.middle
             self.face.say(painter, self.matrices.left() + theme.px(8), baseline, words, t.on_accent)
@@ -141,11 +143,13 @@ class StepBar:
     def _about(self, name: str) -> str:
         times = self._times
         if name == AFTER:
-            return f"record: {millis(times.record)}\n{ABOUT[AFTER]}"
-        about = ABOUT[name] + (BEHIND if name == "other" and self._depth else "")
+            return f"{self._name(name)}: {millis(times.record)}\n{ABOUT[AFTER]}"
+        about = OTHER_AHEAD if name == "other" and self._depth else ABOUT[name]
         if name == "forward" and times.launched:
-            about = "the model's kernels are launched; the GPU computes them while the host goes on"
-        share = f"{100 * times.share(name):.1f} % of the step's {millis(times.duration)}"
+            about = tr("the model's kernels are launched; the GPU computes them while the host goes on")
+        share = tr(
+            "{percent:.1f} % of the step's {duration}", percent=100 * times.share(name), duration=millis(times.duration)
+        )
         return f"{self._name(name)}: {millis(times.parts[name])}, {share}\n{about}"
 
 

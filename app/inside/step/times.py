@@ -9,23 +9,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.columns import whole
+from app.language import tr
 from engine.trace import Array, Header, Kind, Step, count_work
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
 ORDER = ("plan", "draft", "prepare", "forward", "sample", "other", "wait", "commit")
 AFTER = "record"  # written down when the step is over
 ABOUT = {
-    "plan": "the scheduler chooses the rows, and gives and takes blocks",
-    "draft": "the draft model says what may follow",
-    "prepare": "token ids, positions, block tables and masks are laid out as tensors",
-    "forward": "the model computes all rows",
-    "sample": "each row that is complete draws its next token",
-    "other": "what no phase accounts for: the step's duration less all its phases",
-    "wait": "the host waits for the device and reads the tokens",
-    "commit": "tokens become text, stops are checked, blocks go back",
-    "record": "this record is made; after the step's end, so not a part of its duration",
+    "plan": tr("the scheduler chooses the rows, and gives and takes blocks"),
+    "draft": tr("the draft model says what may follow"),
+    "prepare": tr("token ids, positions, block tables and masks are laid out as tensors"),
+    "forward": tr("the model computes all rows"),
+    "sample": tr("each row that is complete draws its next token"),
+    "other": tr("what no phase accounts for: the step's duration less all its phases"),
+    "wait": tr("the host waits for the device and reads the tokens"),
+    "commit": tr("tokens become text, stops are checked, blocks go back"),
+    "record": tr("this record is made; after the step's end, so not a part of its duration"),
 }
-BEHIND = "; with one step launched ahead, the host works on its neighbours meanwhile"
+OTHER_AHEAD = tr(
+    "what no phase accounts for: the step's duration less all its phases; with one step launched ahead, the host works "
+    "on its neighbours meanwhile"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class StepTimes:
     @property
     def origin(self) -> str:
         """How the division of forward is known."""
-        return "measured" if self.measured else "computed"
+        return tr("measured") if self.measured else tr("computed")
 
 
 def step_times(step: Step, header: Header | None) -> StepTimes:
@@ -118,22 +122,35 @@ def figure_words(times: StepTimes, step: Step) -> tuple[str, str]:
     """A sentence for what is batched in this step and what is not; and the same in brief."""
     rows, tokens = step.rows, int(step.count.sum() + step.padding.sum())
     if not rows:
-        return ("No rows were computed: the record tells what happened to blocks meanwhile.", "No rows were computed.")
+        return (
+            tr("No rows were computed: the record tells what happened to blocks meanwhile."),
+            tr("No rows were computed."),
+        )
     if rows == 1:
         return (
-            "One request alone: every weight is read for its tokens only. More rows would share these matrix products; "
-            "only attention would grow with each.",
-            "One request alone: nothing is shared.",
+            tr(
+                "One request alone: every weight is read for its tokens only. More rows would share these matrix "
+                "products; only attention would grow with each."
+            ),
+            tr("One request alone: nothing is shared."),
         )
     if times.rows.rectangle:
-        held = ", and held rows are computed on" if (step.kind == Kind.HELD).any() else ""
-        return (
-            f"All is batched: {rows:,} rows are one rectangle, so attention too runs as wide as the longest row; what "
-            f"is empty is computed with it (grey){held}.",
-            "All is batched as one rectangle; the grey is computed in vain.",
-        )
-    return (
-        f"Selective batching: the matrix products take all {tokens:,} tokens at once, whichever request they are of; "
+        if (step.kind == Kind.HELD).any():
+            words = tr(
+                "All is batched: {rows:,} rows are one rectangle, so attention too runs as wide as the longest row; "
+                "what is empty is computed with it (grey), and held rows are computed on.",
+                rows=rows,
+            )
+        else:
+            words = tr(
+                "All is batched: {rows:,} rows are one rectangle, so attention too runs as wide as the longest row; "
+                "what is empty is computed with it (grey).",
+                rows=rows,
+            )
+        return words, tr("All is batched as one rectangle; the grey is computed in vain.")
+    words = tr(
+        "Selective batching: the matrix products take all {tokens:,} tokens at once, whichever request they are of; "
         "attention looks at each request's own past, so it is apart for each.",
-        "Selective batching: matrix products together, attention apart.",
+        tokens=tokens,
     )
+    return words, tr("Selective batching: matrix products together, attention apart.")

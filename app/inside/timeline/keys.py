@@ -10,12 +10,19 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What it does in words, any of its `keys`, and what each of them does to a timeline. A gesture of the mouse has no
-    act: the widget hears it itself."""
+    """What it does in words, as a list has them and as they are `said` in a sentence; any of its `keys`, and what each
+    of them does to a timeline. A gesture of the mouse has no act: the widget hears it itself."""
 
     words: str
+    said: str
     keys: tuple[str, ...]
     acts: tuple[Callable[[Any], object], ...] = ()
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the keyboard calls its keys."""
+        native = QKeySequence.SequenceFormat.NativeText
+        return tuple(QKeySequence(name).toString(native) for name in self.keys) if self.acts else self.keys
 
 
 def heard(keys: Sequence[Key], event: QKeyEvent) -> Callable[[Any], object] | None:
@@ -31,4 +38,4 @@ def heard(keys: Sequence[Key], event: QKeyEvent) -> Callable[[Any], object] | No
 
 def told(keys: Sequence[Key]) -> str:
     """ "A, D: earlier, later. W, S: closer, wider."."""
-    return " ".join(f"{', '.join(key.keys)}: {key.words.lower()}." for key in keys)
+    return " ".join(f"{', '.join(key.titles)}: {key.said}." for key in keys)

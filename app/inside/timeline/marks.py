@@ -10,6 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from app.inside.columns import Columns, Numbers, whole
+from app.language import tr
 from engine.trace import Array, Ended, FinishReason, Kind, Steered, Step, Submitted, SwapEvent
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
@@ -40,7 +41,18 @@ LIFE = (
     *(Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.SWAPPED_OUT, Mark.SWAPPED_IN),
     *(Mark.BUDGET_SET, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED),
 )
-MARK_WORDS = {mark: mark.name.lower().replace("_", " ") for mark in LIFE}
+MARK_WORDS = {
+    Mark.SUBMITTED: tr("submitted"),
+    Mark.FIRST_TOKEN: tr("first token"),
+    Mark.PREFIX_HIT: tr("prefix hit"),
+    Mark.PREEMPTED: tr("preempted"),
+    Mark.SWAPPED_OUT: tr("swapped out"),
+    Mark.SWAPPED_IN: tr("swapped in"),
+    Mark.BUDGET_SET: tr("budget set"),
+    Mark.CANCELLED: tr("cancelled"),
+    Mark.ERROR: tr("error"),
+    Mark.FINISHED: tr("finished"),
+}
 _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.ERROR}
 
 
@@ -116,8 +128,13 @@ class TimelineMarks:
     def steered(self, record: Steered, origin: float) -> None:
         """A person set what a step may compute."""
         self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self.budgets))
-        running, share = f"{record.max_running:,} may run", f"{record.prefill_share:.0%} of it for prompts"
-        self.budgets.append(f"{record.token_budget:,} tokens a step, {share}, {running}")
+        words = tr(
+            "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
+            tokens=record.token_budget,
+            share=record.prefill_share,
+            running=record.max_running,
+        )
+        self.budgets.append(words)
 
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QToolButton
 from app import storage
 from app.inside.look import Look
 from app.inside.panel import InsightPanel, tool_button
+from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import LEAST, Folds
 from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
@@ -19,6 +20,7 @@ from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
+from app.language import tr, trn
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
@@ -31,17 +33,22 @@ MOST_ROWS = 4000  # of the table
 MOST_DRAWN, LEAST_DRAWN = 32, 258  # slots that make a figure higher; pixels of the design in which the legend has room
 THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
 COLUMNS = (
-    *("step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget"),
-    *(f"{phase} ms" for phase in PHASES),
-    *("stalls", "marks"),
+    *(tr("step"), tr("start s"), tr("duration ms"), tr("rows"), tr("prefill tokens"), tr("decode tokens")),
+    *(tr("padding"), tr("wasted"), tr("budget")),
+    *(tr("{phase} ms", phase=PHASE_TITLES[phase]) for phase in PHASES),
+    *(tr("stalls"), tr("marks")),
 )
+AXES = {
+    Axis.TIME: (tr("time"), tr("A step is as wide as it was long"), tr("Timeline: from left to right, time")),
+    Axis.STEPS: (tr("steps"), tr("Every step has the same width"), tr("Timeline: from left to right, steps")),
+}
 
 
 class TimelinePanel(InsightPanel):
     """A click goes to a step in all panels, and selects the request whose bar it was on."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "timeline", "Timeline")
+        super().__init__(scope, "timeline", tr("Timeline"))
         self.presence, self.steps, self.marks = Presence(), TimelineSteps(), TimelineMarks()
         self.view = TimelineView(self.steps, self.marks)
         self.view.cells.step_reader = scope.step_at
@@ -60,17 +67,15 @@ class TimelinePanel(InsightPanel):
         self.view.follow_changed.connect(self.stale)
 
     def _make_head(self) -> None:
-        said = "Timeline: back to the newest"
-        self.live = tool_button("timeline_live", "→ live", "Keeps the newest in sight again", said)
+        said = tr("Timeline: back to the newest")
+        self.live = tool_button("timeline_live", tr("→ live"), tr("Keeps the newest in sight again"), said)
         self.live.clicked.connect(self._on_live)
         self.live.hide()
         self.axes: dict[Axis, QToolButton] = {}
         at = self.head.indexOf(self.menu_button)
         self.head.insertWidget(at, self.live)
-        tips = {Axis.TIME: "A step is as wide as it was long", Axis.STEPS: "Every step has the same width"}
-        for i, (axis, tip) in enumerate(tips.items(), at + 1):
-            said = f"Timeline: from left to right, {axis}"
-            button = self.axes[axis] = tool_button(f"timeline_axis_{axis}", axis, tip, said)
+        for i, (axis, words) in enumerate(AXES.items(), at + 1):
+            button = self.axes[axis] = tool_button(f"timeline_axis_{axis}", *words)
             button.setCheckable(True)
             button.setAutoExclusive(True)
             button.toggled.connect(lambda on, axis=axis: self.set_axis(axis) if on else None)
@@ -81,13 +86,13 @@ class TimelinePanel(InsightPanel):
 
     def _make_menu(self) -> None:
         first = self.menu.actions()[0]
-        stalls = self.menu.addMenu("Stalls: gaps between tokens over")
+        stalls = self.menu.addMenu(tr("Stalls: gaps between tokens over"))
         stalls.setObjectName("timeline_stalls")
         self.menu.insertMenu(first, stalls)
         self.thresholds: dict[float | None, QAction] = {}
         group = QActionGroup(self)
         for seconds in THRESHOLDS:
-            words = length_words(seconds) if seconds else "4 × the median gap, and at least 50 ms"
+            words = length_words(seconds) if seconds else tr("4 × the median gap, and at least 50 ms")
             action = self.thresholds[seconds] = QAction(words, group, checkable=True)
             stalls.addAction(action)
             action.triggered.connect(lambda checked=False, seconds=seconds: self.set_threshold(seconds))
@@ -97,7 +102,7 @@ class TimelinePanel(InsightPanel):
         self.thresholds[self._threshold].setChecked(True)
         self.marks.clear(self._threshold)
         self.view.legend = str(storage.settings().value(LEGEND, "true")) != "false"
-        self.legend_action = QAction("Legend", self.menu, checkable=True, checked=self.view.legend)
+        self.legend_action = QAction(tr("Legend"), self.menu, checkable=True, checked=self.view.legend)
         self.legend_action.toggled.connect(self._on_legend)
         self.menu.insertAction(first, self.legend_action)
         self.menu.insertSeparator(first)
@@ -227,13 +232,18 @@ class TimelinePanel(InsightPanel):
         words, short = [], []
         if there:
             idle = max(0.0, 1 - self.steps.busy(begin, end, view.device) / there)
-            least = "at least " if view.device and not self.steps.clocked else ""
-            words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
-            short.append(f"{least}{100 * idle:.0f} % not computing")
+            percent = 100 * idle
+            if view.device and not self.steps.clocked:
+                words.append(tr("at least {percent:.0f} % of the time nothing was computed", percent=percent))
+                short.append(tr("at least {percent:.0f} % not computing", percent=percent))
+            else:
+                words.append(tr("{percent:.0f} % of the time nothing was computed", percent=percent))
+                short.append(tr("{percent:.0f} % not computing", percent=percent))
         stalls = len(self.marks.stalls(begin, end))
         if stalls:
-            short.append(f"{stalls:,} stall{'s' if stalls != 1 else ''}")
-            words.append(f"{short[-1]} over {length_words(self.marks.threshold)}")
+            least = length_words(self.marks.threshold)
+            words.append(trn("{count:,} stall over {length}", "{count:,} stalls over {length}", stalls, length=least))
+            short.append(trn("{count:,} stall", "{count:,} stalls", stalls))
         return "  ·  ".join(words), "  ·  ".join(short), *short[:1], ""
 
     # -- the table ------------------------------------------------------------------------------------------------
@@ -253,7 +263,7 @@ class TimelinePanel(InsightPanel):
             found = (stalls[place], ", ".join(marks.get(place, ())))
             rows.append((*first_cells, *tokens, view.budget, *phases, *found))
         if until < last:
-            note = f"{until - first:,} of {last - first:,} steps in sight; zoom in for the others"
+            note = tr("{n:,} of {all:,} steps in sight; zoom in for the others", n=until - first, all=last - first)
             rows.append((note, *(None,) * (len(COLUMNS) - 1)))
         return Facts(COLUMNS, rows)
 

@@ -6,6 +6,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 from app.inside.timeline.keys import Key
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import VIEW_KEYS
+from app.language import tr
 from app.ui import theme
 
 TINT = 0.16  # of the accent
@@ -13,13 +14,14 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 SELECTION_KEYS = (
-    Key("Select a stretch", ("Shift+Drag",)),
+    Key(tr("Select a stretch"), tr("select a stretch"), (tr("Shift+Drag"),)),
     Key(
-        "Select step by step",
+        tr("Select step by step"),
+        tr("select step by step"),
         ("Shift+Left", "Shift+Right"),
         (lambda view: view.grow_selection(-1), lambda view: view.grow_selection(1)),
     ),
-    Key("Let the selection go", ("Esc",), (lambda view: view.set_selection(None),)),
+    Key(tr("Let the selection go"), tr("let the selection go"), ("Esc",), (lambda view: view.set_selection(None),)),
 )
 KEYS = (*VIEW_KEYS, *SELECTION_KEYS)
 

@@ -18,6 +18,7 @@ from app.inside.timeline.picture.shading import Bars, TimelineShading
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.viewport import TimelineSpan
 from app.inside.timeline.words import cell_words
+from app.language import tr
 from app.plot import axes
 from app.plot.image import PixelImage, parts_of
 from app.plot.scales import time_ticks
@@ -47,7 +48,7 @@ class Timeline(TimelineSpan):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.cells.step_reader = step_reader
-        self.empty_text = "Slots from top to bottom, time from left to right: nothing has run yet."
+        self.empty_text = tr("Slots from top to bottom, time from left to right: nothing has run yet.")
         self._slots = 1
         self._placed = 0  # slots that the layout knows of
         self._cursor: float | None = None
@@ -296,8 +297,13 @@ class Timeline(TimelineSpan):
         cells, said = self.cells, self.empty_text
         if cells.steps:
             shown, more = self._told()
-            said = f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {shown}"
-            said += f"{told(self.keys)}{more}"
+            said = tr(
+                "{slots} slots, {steps:,} steps in {seconds:.1f} s.",
+                slots=self.slots,
+                steps=cells.steps,
+                seconds=cells.end,
+            )
+            said = " ".join(filter(None, (said, shown, told(self.keys), more)))
         self.setAccessibleDescription(said)
 
     def _told(self) -> tuple[str, str]:

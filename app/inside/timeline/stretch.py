@@ -7,9 +7,11 @@ import numpy as np
 
 from app.inside.timeline.marks import Mark, TimelineMarks
 from app.inside.timeline.steps import TimelineSteps
-from app.words import counted, duration, number
+from app.language import tr, trn
+from app.words import duration, number
 
 COMPUTED = ("decode", "both", "prompts")
+TITLES = {"decode": tr("decode"), "both": tr("both"), "prompts": tr("prompts"), "nothing": tr("nothing")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,18 @@ class Stretch:
 
     def lines(self) -> tuple[str, str]:
         """Its figures in two lines."""
-        rate = f"{number(self.output / self.seconds)} tok/s" if self.seconds else ""
-        rows = f"{self.rows / self.steps:.1f} rows a step" if self.steps else ""
-        work = f"{self.prompt:,} prompt + {self.decoded:,} decoded tokens"
-        first = (f"{duration(self.seconds)} selected", counted(self.steps, "step"), rows, work, rate)
-        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in self.shares.items() if share >= 0.005)
+        rate = tr("{rate} tok/s", rate=number(self.output / self.seconds)) if self.seconds else ""
+        rows = tr("{rows:.1f} rows a step", rows=self.rows / self.steps) if self.steps else ""
+        work = tr("{prompt:,} prompt + {decoded:,} decoded tokens", prompt=self.prompt, decoded=self.decoded)
+        steps = trn("{count:,} step", "{count:,} steps", self.steps)
+        first = (tr("{time} selected", time=duration(self.seconds)), steps, rows, work, rate)
+        known = {name: share for name, share in self.shares.items() if share >= 0.005}
+        shares = ", ".join(f"{TITLES[name]} {100 * share:.0f} %" for name, share in known.items())
         times = [f"{name} {duration(value)}" for name, value in (("TTFT", self.ttft), ("ITL", self.itl)) if value]
-        ends = f"{self.finished:,} finished" + (f", median {' and '.join(times)}" if times else "")
+        ends = tr("{count:,} finished", count=self.finished)
+        if times:
+            both = tr(" and ").join(times)
+            ends = tr("{count:,} finished, median {times}", count=self.finished, times=both)
         return " · ".join(filter(None, first)), " · ".join(filter(None, (shares, ends)))
 
 

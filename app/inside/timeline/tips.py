@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.layout import Part
@@ -17,9 +18,11 @@ from app.inside.timeline.words import (
     replayed_words,
     rows_words,
     stall_words,
+    step_title,
     step_words,
     token_words,
 )
+from app.language import tr
 
 MOST_MARKS = 8  # of the queue, told at once
 
@@ -55,7 +58,7 @@ class Tips:
         """Its words, over several lines; nothing between the parts."""
         if point.part is Part.QUEUE:
             waiting = int(self.steps.waiting_at(np.array([point.value]), axis, point.folds)[0])
-            return "\n".join([*self._of_marks(point)[-MOST_MARKS:], f"{waiting:,} waiting"])
+            return "\n".join([*self._of_marks(point)[-MOST_MARKS:], tr("{count:,} waiting", count=waiting)])
         if point.part is Part.SLOTS:
             return self._of_slot(point)
         place = self.cells.place_at(point.time)
@@ -81,7 +84,7 @@ class Tips:
 
     def _of_mark(self, kind: Mark, request: int, time: float, count: int) -> str:
         if kind is Mark.BUDGET_SET:
-            return f"budget set: {self.marks.budgets[count]} · {time:.3f} s"
+            return tr("budget set: {budget} · {time:.3f} s", budget=self.marks.budgets[count], time=time)
         return mark_words(kind, request, time, count)
 
     def _of_slot(self, point: Point) -> str:
@@ -98,19 +101,21 @@ class Tips:
         near = steps.segments(max(0, place - 1), min(place + 2, len(steps)))
         for i in np.flatnonzero((near.begin <= time) & (time < near.end)).tolist():
             name, row = PHASES[int(near.phase[i])], steps.row(int(near.place[i]))
-            words = "launch" if device and name == "forward" else name
-            words += f", {length_words(float(near.end[i] - near.begin[i]))}"
+            title = PHASE_TITLES["launch" if device and name == "forward" else name]
+            words = f"{title}, {length_words(float(near.end[i] - near.begin[i]))}"
             if name == "forward" and row.attention > 0:
-                words += f", {length_words(row.attention)} of it attention"
-            return f"{words}\nstep {row.step:,} · {rows_words(row)}{replayed_words(row)}"
-        return f"no phase of a step is here\nthe last step before: {steps.row(place).step:,}"
+                words = tr("{phase}, {time} of it attention", phase=words, time=length_words(row.attention))
+            return f"{words}\n{step_title(row.step)} · {rows_words(row)}{replayed_words(row)}"
+        return tr("no phase of a step is here\nthe last step before: {step:,}", step=steps.row(place).step)
 
 
 def _of_device(row: Row) -> str:
-    words = f"step {row.step:,} · {rows_words(row)}{replayed_words(row)}"
+    words = f"{step_title(row.step)} · {rows_words(row)}{replayed_words(row)}"
     if row.measured:
-        return f"{words}\n{length_words(row.measured)} by the GPU's own clock"
-    return (
-        f"{words}\nThe GPU computed no longer than from forward's launch until its tokens were read: the host cannot "
-        "see more."
-    )
+        how = tr("{time} by the GPU's own clock", time=length_words(row.measured))
+    else:
+        how = tr(
+            "The GPU computed no longer than from forward's launch until its tokens were read: the host cannot see "
+            "more."
+        )
+    return f"{words}\n{how}"

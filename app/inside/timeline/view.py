@@ -11,12 +11,13 @@ from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.picture.breaks import draw_breaks
-from app.inside.timeline.picture.paint import LABELLED, TimelinePaint
+from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
 from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
+from app.language import tr
 from app.ui import theme
 from app.ui.font_face import wrapped
 from engine.trace import Array
@@ -47,7 +48,7 @@ class TimelineView(SelectableTimeline):
         self.device = False  # whether there is a lane for one
         self.budget: int | None = None
         self.legend = True
-        self.empty_text = (
+        self.empty_text = tr(
             "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
         )
         self._words_at_foot = ""
@@ -209,7 +210,7 @@ class TimelineView(SelectableTimeline):
         return QSize(theme.px(240), theme.px(96))
 
     def _gutter(self) -> int:
-        return max(super()._gutter(), math.ceil(max(map(self.face.width, ("tokens", "queue")))) + theme.px(8))
+        return max(super()._gutter(), math.ceil(max(map(self.face.width, (TOKENS, QUEUE)))) + theme.px(8))
 
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
@@ -308,7 +309,7 @@ class TimelineView(SelectableTimeline):
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
-            stalls = f"stall: over {length_words(self.marks.threshold)}"
+            stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
         t, told = theme.current(), self.told()
         at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
@@ -348,7 +349,7 @@ class TimelineView(SelectableTimeline):
 
     def _told(self) -> tuple[str, str]:
         told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot
-        return f"{told}. ", " A click goes to its step."
+        return f"{told}.", tr("A click goes to its step.")
 
     # -- the person -----------------------------------------------------------------------------------------------
 

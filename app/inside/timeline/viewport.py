@@ -10,6 +10,7 @@ from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.keys import Key, heard
 from app.inside.timeline.runs import TimelineCells
+from app.language import tr
 from app.plot.scales import nice_end
 from app.ui import theme
 from app.ui.painted import Painted
@@ -27,9 +28,16 @@ def _zoom(factor: float) -> Callable[["TimelineSpan"], None]:
 
 
 VIEW_KEYS = (
-    Key("Earlier, later", ("A", "D", "Left", "Right"), 2 * (_pan(-PAN_STEP), _pan(PAN_STEP))),
-    Key("Closer, wider", ("W", "S", "Up", "Down"), 2 * (_zoom(1 / ZOOM_STEP), _zoom(ZOOM_STEP))),
-    Key("What is selected, or everything", ("0", "Home"), 2 * (lambda view: view.fit(),)),
+    Key(tr("Earlier, later"), tr("earlier, later"), ("A", "D", "Left", "Right"), 2 * (_pan(-PAN_STEP), _pan(PAN_STEP))),
+    Key(
+        tr("Closer, wider"), tr("closer, wider"), ("W", "S", "Up", "Down"), 2 * (_zoom(1 / ZOOM_STEP), _zoom(ZOOM_STEP))
+    ),
+    Key(
+        tr("What is selected, or everything"),
+        tr("what is selected, or everything"),
+        ("0", "Home"),
+        2 * (lambda view: view.fit(),),
+    ),
 )
 
 
@@ -44,7 +52,7 @@ class TimelineSpan(Painted):
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
     def __init__(self) -> None:
-        super().__init__("timeline", "Timeline", focus=True)
+        super().__init__("timeline", tr("Timeline"), focus=True)
         self.setMouseTracking(True)
         self.cells = TimelineCells()
         self.axis = Axis.TIME

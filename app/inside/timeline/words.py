@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 
+from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
-from app.words import counted, graph_words
+from app.language import tr, trn
+from app.words import graph_words
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -25,24 +27,29 @@ def cell_words(cell: Cell) -> str:
     """What a cell is, over three lines."""
     match cell.kind:
         case Kind.PREFILL:
-            what = f"prefill, {counted(cell.count, 'token')}"
+            what = trn("prefill, {count:,} token", "prefill, {count:,} tokens", cell.count)
         case Kind.DECODE if cell.drafted:
-            kept = cell.count - cell.wasted - 1
-            what = f"decoding, {cell.drafted:,} drafted: {max(0, kept):,} kept, {cell.wasted:,} thrown away"
+            what = tr(
+                "decoding, {drafted:,} drafted: {kept:,} kept, {wasted:,} thrown away",
+                drafted=cell.drafted,
+                kept=max(0, cell.count - cell.wasted - 1),
+                wasted=cell.wasted,
+            )
         case Kind.DECODE if cell.count > 1 and cell.wasted:
-            what = f"decoding, {cell.count:,} tokens, {cell.wasted:,} of them again"
+            what = tr("decoding, {count:,} tokens, {again:,} of them again", count=cell.count, again=cell.wasted)
         case Kind.DECODE:
-            what = "decoding" if cell.count == 1 else f"decoding, {cell.count:,} tokens"
+            what = trn("decoding", "decoding, {count:,} tokens", cell.count)
         case Kind.HELD:
-            what = "held: finished, and computed until the longest of its batch ends"
+            what = tr("held: finished, and computed until the longest of its batch ends")
         case _:
-            what = f"waits while step {cell.step:,} computes others"
+            what = tr("waits while step {step:,} computes others", step=cell.step)
     if cell.padding:
-        what += f" + {cell.padding:,} padding"
+        what = tr("{work} + {padding:,} padding", work=what, padding=cell.padding)
     if cell.kind is not None and cell.kind != Kind.HELD and cell.wasted and cell.wasted >= cell.count:
-        what += ", thrown away"
-    step = f"step {cell.step:,} · " if cell.kind is not None else ""
-    return f"request {cell.request:,} · slot {cell.slot + 1}\n{what}\n{step}{seconds_words(cell.begin, cell.end)}"
+        what = tr("{work}, thrown away", work=what)
+    where = tr("request {request:,} · slot {slot}", request=cell.request, slot=cell.slot + 1)
+    when = seconds_words(cell.begin, cell.end)
+    return "\n".join((where, what, when if cell.kind is None else f"{step_title(cell.step)} · {when}"))
 
 
 def step_ticks(begin: float, end: float, count: float, numbers: Array) -> list[tuple[float, str]]:
@@ -55,7 +62,7 @@ def step_ticks(begin: float, end: float, count: float, numbers: Array) -> list[t
     places = np.flatnonzero(seen % gap == 0)
     words = [f"{number:,}" for number in seen[places].tolist()]
     if words:
-        words[0] = f"step {words[0]}"
+        words[0] = step_title(int(seen[places[0]]))
     return [(float(first + place), word) for place, word in zip(places.tolist(), words)]
 
 
@@ -70,24 +77,30 @@ def length_words(seconds: float) -> str:
     return f"{ms(seconds)} ms" if seconds < 1 else f"{seconds:,.2f} s"
 
 
+def step_title(step: int) -> str:
+    """ "step 1,204"."""
+    return tr("step {step:,}", step=step)
+
+
 def step_words(row: Row) -> str:
     """A step in one line: "step 1,204 · 27 decode + 1 prefill of 96 · 18.4 ms: forward 16.9, sample 0.6"."""
-    return f"step {row.step:,} · {rows_words(row)} · {length_words(row.ended - row.started)}{phase_words(row)}"
+    length = length_words(row.ended - row.started)
+    return f"{step_title(row.step)} · {rows_words(row)} · {length}{phase_words(row)}"
 
 
 def rows_words(row: Row) -> str:
     """ "27 decode + 1 prefill of 96"."""
     parts = []
     if row.decode_rows:
-        parts.append(f"{row.decode_rows:,} decode")
+        parts.append(tr("{count:,} decode", count=row.decode_rows))
     if row.prefill_rows:
-        parts.append(f"{row.prefill_rows:,} prefill of {row.tokens['prefill']:,}")
+        parts.append(tr("{count:,} prefill of {tokens:,}", count=row.prefill_rows, tokens=row.tokens["prefill"]))
     if row.held_rows:
-        parts.append(f"{row.held_rows:,} held")
-    words = " + ".join(parts) or "nothing computed"
+        parts.append(tr("{count:,} held", count=row.held_rows))
+    parts = parts or [tr("nothing computed")]
     if row.tokens["padding"]:
-        words += f" + {row.tokens['padding']:,} padding"
-    return words
+        parts.append(tr("{count:,} padding", count=row.tokens["padding"]))
+    return " + ".join(parts)
 
 
 def replayed_words(row: Row) -> str:
@@ -107,33 +120,49 @@ def phase_words(row: Row) -> str:
     other = length - sum(seconds for seconds, _ in parts)
     if other >= 5e-6:
         parts.append((other, "other"))
-    return ": " + ", ".join(f"{name} {ms(seconds)}" for seconds, name in parts)
+    return ": " + ", ".join(f"{PHASE_TITLES[name]} {ms(seconds)}" for seconds, name in parts)
 
 
 def token_words(row: Row, budget: int | None) -> str:
     """What a step was given, over several lines."""
-    of = f" of a budget of {budget:,}" if budget else ""
-    told = {"prefill": "of prompts", "decode": "decoded", "padding": "padding"}
-    told["wasted"] = "thrown away or computed again"
-    lines = [f"{row.tokens[name]:,} {what}" for name, what in told.items() if row.tokens[name]]
-    return "\n".join([f"step {row.step:,} · {counted(row.computed, 'token')}{of}", *lines])
+    tokens = trn("{count:,} token", "{count:,} tokens", row.computed)
+    if budget:
+        tokens = tr("{tokens} of a budget of {budget:,}", tokens=tokens, budget=budget)
+    told = {
+        "prefill": tr("{count:,} of prompts", count=row.tokens["prefill"]),
+        "decode": tr("{count:,} decoded", count=row.tokens["decode"]),
+        "padding": tr("{count:,} padding", count=row.tokens["padding"]),
+        "wasted": tr("{count:,} thrown away or computed again", count=row.tokens["wasted"]),
+    }
+    lines = [words for name, words in told.items() if row.tokens[name]]
+    return "\n".join([f"{step_title(row.step)} · {tokens}", *lines])
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
     """ "request 12: prefix hit, 96 tokens kept · 3.412 s"."""
     what = MARK_WORDS[kind]
     if kind is Mark.PREFIX_HIT:
-        what += f", {counted(count, 'token')} needed no computing"
+        what = trn(
+            "prefix hit, {count:,} token needed no computing", "prefix hit, {count:,} tokens needed no computing", count
+        )
     elif kind is Mark.SWAPPED_OUT:
-        what = "preempted, its blocks swapped out"
+        what = tr("preempted, its blocks swapped out")
     elif kind is Mark.SWAPPED_IN:
-        what += f", {counted(count, 'block')}: nothing is computed again"
-    return f"request {request:,}: {what} · {time:.3f} s"
+        what = trn(
+            "swapped in, {count:,} block: nothing is computed again",
+            "swapped in, {count:,} blocks: nothing is computed again",
+            count,
+        )
+    return tr("request {request:,}: {what} · {time:.3f} s", request=request, what=what, time=time)
 
 
 def stall_words(request: int, begin: float, end: float, threshold: float) -> str:
     """What a stall's bracket means."""
-    return (
-        f"request {request:,}: no token for {length_words(end - begin)}, {begin:.3f}–{end:.3f} s\n"
-        f"a stall: longer than {length_words(threshold)}"
+    return tr(
+        "request {request:,}: no token for {length}, {begin:.3f}–{end:.3f} s\na stall: longer than {threshold}",
+        request=request,
+        length=length_words(end - begin),
+        begin=begin,
+        end=end,
+        threshold=length_words(threshold),
     )

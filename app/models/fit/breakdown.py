@@ -4,16 +4,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+from app.language import tr, trn
 from app.session import estimate
 from app.ui.tables.facts import Cell, Facts
-from app.words import bytes_words, counted
+from app.words import bytes_words
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit, fits, simple_kv
 
-HEAD = "quantization", "precision", "weights", "KV a token", "activations", "pool"
+HEAD = tr("quantization"), tr("precision"), tr("weights"), tr("KV a token"), tr("activations"), tr("pool")
 RULE = "|---|---|--:|--:|--:|--:|--:|---|"
-RULE_OF_THUMB = "2 · bytes · layers · d_model · length · batch"
+RULE_OF_THUMB = tr("2 · bytes · layers · d_model · length · batch")
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -64,8 +65,12 @@ def reason(fit: Fit, room: DeviceMemory) -> str:
     needed = fit.weights + fit.activations
     short = needed - room.free
     if short <= 0:
-        return "nothing is left for the KV cache"
-    return f"does not fit: {bytes_words(needed)} before any KV cache, {bytes_words(short)} more than is free"
+        return tr("nothing is left for the KV cache")
+    return tr(
+        "does not fit: {needed} before any KV cache, {short} more than is free",
+        needed=bytes_words(needed),
+        short=bytes_words(short),
+    )
 
 
 def holds_words(fit: Fit, length: int) -> str:
@@ -79,19 +84,30 @@ def row_words(fit: Fit, room: DeviceMemory, length: int) -> str:
     if fit.available:
         return f"{title}: {fit.available}"
     weights, kv, activations, pool = map(bytes_words, (fit.weights, fit.kv_token, fit.activations, fit.pool))
-    bill = f"weights {weights}, KV {kv} a token, activations {activations}, pool {pool}"
+    bill = tr(
+        "weights {weights}, KV {kv} a token, activations {activations}, pool {pool}",
+        weights=weights,
+        kv=kv,
+        activations=activations,
+        pool=pool,
+    )
+    way = tr("{title} in {dtype}", title=title, dtype=fit.dtype)
     if not fit.fits:
-        return f"{title} in {fit.dtype}: {reason(fit, room)}; {bill}"
-    return f"{title} in {fit.dtype}: fits, {holds_words(fit, length)} tokens; {bill}"
+        return f"{way}: {reason(fit, room)}; {bill}"
+    return tr("{way}: fits, {holds} tokens; {bill}", way=way, holds=holds_words(fit, length), bill=bill)
 
 
 def room_words(bills: Bills) -> str:
     """ "CPU: 19 GB of 24 GB free, 0.4 GB of it once the loaded model has made room"."""
     room = bills.room
-    name = "GPU" if room.kind == "cuda" else "Memory"
-    words = f"{name}: {bytes_words(room.free)} of {bytes_words(room.total)} free"
+    free, total = bytes_words(room.free), bytes_words(room.total)
+    if room.kind == "cuda":
+        words = tr("GPU: {free} of {all} free", free=free, all=total)
+    else:
+        words = tr("Memory: {free} of {all} free", free=free, all=total)
     if bills.given_back > room.total // 200:
-        words += f", {bytes_words(bills.given_back)} of it given back by the loaded model"
+        back = bytes_words(bills.given_back)
+        return tr("{room}, {bytes} of it given back by the loaded model", room=words, bytes=back)
     return words
 
 
@@ -101,20 +117,39 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
     simple = simple_kv(info, item, length, batch)
     true = info.kv_token_bytes(dtype) * length * batch
     said, ruled = (bytes_words(count).replace(" ", "\u00a0") for count in (true, simple))
-    formula = f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {said}. Rule of thumb: {RULE_OF_THUMB} = "
-    formula += f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = {ruled}."
+    formula = tr(
+        "KV cache of {batch:,} × {length:,} tokens in {dtype}: {bytes}. Rule of thumb: {rule} = {figures} = {ruled}.",
+        batch=batch,
+        length=length,
+        dtype=dtype,
+        bytes=said,
+        rule=RULE_OF_THUMB,
+        figures=f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,}",
+        ruled=ruled,
+    )
     dim, plain = info.head_dim, f"d_model / heads = {info.hidden / info.heads:.4g}"
     if 0 < info.kv_layers < info.layers:
-        return formula, f"Only {info.kv_layers} of {info.layers} layers keep keys and values, the others read theirs."
+        return formula, tr(
+            "Only {some} of {all} layers keep keys and values, the others read theirs.",
+            some=info.kv_layers,
+            all=info.layers,
+        )
     if info.kv_heads < info.heads:
-        shared, times = counted(info.kv_heads, "key and value head"), info.heads / info.kv_heads
-        why = f"Grouped-query attention: {info.heads} query heads share {shared}, so the cache is {times:.3g} × smaller"
+        why = trn(
+            "Grouped-query attention: {heads} query heads share {count:,} key and value head, "
+            "so the cache is {times:.3g} × smaller",
+            "Grouped-query attention: {heads} query heads share {count:,} key and value heads, "
+            "so the cache is {times:.3g} × smaller",
+            info.kv_heads,
+            heads=info.heads,
+            times=info.heads / info.kv_heads,
+        )
         if dim * info.heads != info.hidden:
-            why += f"; heads of {dim} instead of {plain} do the rest"
-        return formula, why + "."
+            why = tr("{why}; heads of {dim} instead of {plain} do the rest", why=why, dim=dim, plain=plain)
+        return formula, f"{why}."
     if true == simple:
-        return formula, "Every head has keys and values of its own, so both are the same."
-    return formula, f"Heads are {dim} wide, not {plain}."
+        return formula, tr("Every head has keys and values of its own, so both are the same.")
+    return formula, tr("Heads are {dim} wide, not {plain}.", dim=dim, plain=plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +161,14 @@ class FitTable:
     length: int
 
     def markdown(self) -> str:
-        rows = (*HEAD, f"× {self.length:,} tokens", ""), *map(self._cells, self.bills.fits)
+        rows = (*HEAD, tr("× {tokens:,} tokens", tokens=self.length), ""), *map(self._cells, self.bills.fits)
         head, *lines = ("| " + " | ".join(row) + " |" for row in rows)
         return "\n".join((f"{self.title}. {room_words(self.bills)}.", "", head, RULE, *lines)) + "\n"
 
     def _cells(self, fit: Fit) -> Sequence[str]:
         sizes = map(bytes_words, (fit.weights, fit.kv_token, fit.activations, fit.pool))
         holds = f"{fit.requests(self.length):,}"
-        return SCHEMES[fit.quantization].title, fit.dtype, *sizes, holds, reason(fit, self.bills.room) or "fits"
+        return SCHEMES[fit.quantization].title, fit.dtype, *sizes, holds, reason(fit, self.bills.room) or tr("fits")
 
     def csv(self) -> str:
         rows = self._rows()

@@ -4,6 +4,7 @@ from PySide6.QtCore import QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.language import tr
 from app.models.fit.breakdown import Bills, FitTable, bills, room_words, rule_words
 from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
@@ -23,8 +24,8 @@ from engine.checkpoints import ModelInfo
 from engine.config import DTYPES, QUANTIZATIONS
 from engine.memory import Fit
 
-DTYPE = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized"
-REQUESTS = "How long each request gets, prompt and answer together"
+DTYPE = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized")
+REQUESTS = tr("How long each request gets, prompt and answer together")
 LENGTH, LONGEST = 1024, 1_048_576
 
 
@@ -62,10 +63,10 @@ class FitPanel(QWidget):
         self._why_not, self._advise = "", True
         self._number = 0  # of what is computed; an older one's result is not wanted
         self.bills: Bills | None = None
-        self.dtype = DropDown("fit_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
+        self.dtype = DropDown("fit_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("fit_device", devices())
-        self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, " tokens")
-        self.export_button = button("fit_export", "Export")
+        self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, tr(" tokens"))
+        self.export_button = button("fit_export", tr("Export"))
         self.export_menu = table_menu(self, self._table, "fit")
         self.export_button.setMenu(self.export_menu)
         self.room = Line("fit_room")
@@ -75,7 +76,7 @@ class FitPanel(QWidget):
         self.rule, self.why = _Told("fit_rule"), _Told("fit_why")
         self.table = held(column(self.head, *self.rows.values(), spacing=0))
         self.table.setObjectName("fit_table")
-        self.table.setAccessibleName("What fits")
+        self.table.setAccessibleName(tr("What fits"))
         self._again = QTimer(self, singleShot=True, interval=150)
         self._again.timeout.connect(self.compute)
         self._lay_out()
@@ -86,9 +87,9 @@ class FitPanel(QWidget):
         bar = QWidget()
         self._bar = Flow(bar, last_right=True)
         for words, control, tip in (
-            ("Precision", self.dtype, DTYPE),
-            ("Device", self.device, ""),
-            ("Requests of", self.length, REQUESTS),
+            (tr("Precision"), self.dtype, DTYPE),
+            (tr("Device"), self.device, ""),
+            (tr("Requests of"), self.length, REQUESTS),
         ):
             named = label(words, "secondary")
             named.setBuddy(control)
@@ -177,7 +178,7 @@ class FitPanel(QWidget):
 
     def _refusal(self) -> str:
         """Why nothing can be loaded now, whatever fits."""
-        busy = {SessionState.LEASED: LEASED_WORDS, SessionState.LOADING: "Another model is loading."}
+        busy = {SessionState.LEASED: LEASED_WORDS, SessionState.LOADING: tr("Another model is loading.")}
         return busy.get(self._session.state, self._why_not)
 
     def _show(self) -> None:
@@ -211,12 +212,14 @@ class FitPanel(QWidget):
         if not found.recommended and not self._why_not:
             least = min((f.weights + f.activations for f in found.fits if not f.available), default=0)
             if least:
-                words = (
-                    f"Nothing fits: the smallest needs {bytes_words(least)}, {bytes_words(found.room.free)} are free. "
+                words = tr(
+                    "Nothing fits: the smallest needs {needed}, {free} are free. Close what else uses the memory, or "
+                    "choose a smaller model.",
+                    needed=bytes_words(least),
+                    free=bytes_words(found.room.free),
                 )
-                words += "Close what else uses the memory, or choose a smaller model."
         elif context and self.length.value() > context:
-            words = f"The model's context ends at {context:,} tokens: longer requests are cut."
+            words = tr("The model's context ends at {tokens:,} tokens: longer requests are cut.", tokens=context)
         self.warning.say(words)
 
     def _loaded(self, fit: Fit) -> bool:
@@ -253,7 +256,7 @@ class FitPanel(QWidget):
         for indented in (self._bar, self.warning, self.rule, self.why):
             indented.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
         for box in (self.dtype, self.device, self.length):
-            box.setFixedWidth(theme.px(112))
+            box.setFixedWidth(theme.px(124))
 
 
 def held_bytes(session: Session) -> int:

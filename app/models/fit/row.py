@@ -7,8 +7,10 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
+from app.language import tr
 from app.models.fit.breakdown import holds_words, reason, row_words
 from app.plot.marks import draw_scheme
+from app.quality.words import scheme_words
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.font_face import Face
@@ -18,15 +20,15 @@ from app.words import bytes_words
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit
 
-HEIGHT, HEAD, BUTTON, GAP, PAD = 48, 26, 76, 10, 8  # pixels of the design
+HEIGHT, HEAD, BUTTON, GAP, PAD = 48, 26, 86, 10, 8  # pixels of the design
 MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes
-MAKE = "Make an AWQ checkpoint of this model"
+MAKE = tr("Make an AWQ checkpoint of this model")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least` pixels of the design; `order` in which they give way where there is no room, 0 never. `words` where it
-    says no more than them."""
+    """`least` pixels of the design, more where its title is wider; `order` in which they give way where there is no
+    room, 0 never. `words` where it says no more than them."""
 
     key: str
     title: str
@@ -37,21 +39,28 @@ class Column:
     order: int = 0
 
 
-HOLDS = "Requests of this length that the pool holds at once"
-DTYPE = "The precision of all that is not quantized, of the arithmetic and of the KV cache"
-KV = "2 × layers × key and value heads × head dim × bytes"
-ACTIVATIONS = "What a step at the token budget takes besides"
-POOL = "What the engine gives its KV cache"
-BAR = "The device's memory: in use by others, weights, activations, KV pool, free"
+HOLDS = tr("Requests of this length that the pool holds at once")
+DTYPE = tr("The precision of all that is not quantized, of the arithmetic and of the KV cache")
+KV = tr("2 × layers × key and value heads × head dim × bytes")
+ACTIVATIONS = tr("What a step at the token budget takes besides")
+POOL = tr("What the engine gives its KV cache")
+BAR = tr("The device's memory: in use by others, weights, activations, KV pool, free")
 COLUMNS = (
-    Column("name", "Quantization", 132, "How the weights are held", right=False),
-    Column("dtype", "Precision", 66, DTYPE, lambda fit: fit.dtype, right=False, order=3),
-    Column("weights", "Weights", 62, "Bytes of all weights in memory", lambda fit: bytes_words(fit.weights), order=6),
-    Column("kv", "KV a token", 70, KV, lambda fit: bytes_words(fit.kv_token), order=2),
-    Column("activations", "Activations", 70, ACTIVATIONS, lambda fit: bytes_words(fit.activations), order=1),
-    Column("pool", "KV pool", 62, POOL, lambda fit: bytes_words(fit.pool), order=5),
-    Column("holds", "Requests × tokens", 116, HOLDS),
-    Column("bar", "Memory", 96, BAR, right=False, order=4),
+    Column("name", tr("Quantization"), 132, tr("How the weights are held"), right=False),
+    Column("dtype", tr("Precision"), 66, DTYPE, lambda fit: fit.dtype, right=False, order=3),
+    Column(
+        "weights",
+        tr("Weights"),
+        62,
+        tr("Bytes of all weights in memory"),
+        lambda fit: bytes_words(fit.weights),
+        order=6,
+    ),
+    Column("kv", tr("KV a token"), 70, KV, lambda fit: bytes_words(fit.kv_token), order=2),
+    Column("activations", tr("Activations"), 70, ACTIVATIONS, lambda fit: bytes_words(fit.activations), order=1),
+    Column("pool", tr("KV pool"), 62, POOL, lambda fit: bytes_words(fit.pool), order=5),
+    Column("holds", tr("Requests × tokens"), 116, HOLDS),
+    Column("bar", tr("Memory"), 96, BAR, right=False, order=4),
 )
 
 
@@ -60,9 +69,10 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     px = theme.px
     shown = list(COLUMNS)
     room = width - px(BUTTON) - px(GAP)
+    least = {column.key: max(px(column.least), FitHead.face.width(column.title)) for column in COLUMNS}
 
     def needed() -> float:
-        return sum(px(column.least) for column in shown) + px(GAP) * (len(shown) - 1)
+        return sum(least[column.key] for column in shown) + px(GAP) * (len(shown) - 1)
 
     for order in range(1, 7):
         if needed() > room:
@@ -73,7 +83,7 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     each = (spare - sum(extra.values())) / max(1, len(shown) - (2 if bar else 1))
     places, x = {}, 0.0
     for column in shown:
-        wide = px(column.least) + extra.get(column.key, each)
+        wide = least[column.key] + extra.get(column.key, each)
         places[column.key] = (x, wide)
         x += wide + px(GAP)
     return places
@@ -136,7 +146,7 @@ class FitRow(_Columned):
         self.room = DeviceMemory("cpu", 0, 0)
         self.length = 1024
         self.recommended = self.loaded = self.last = False
-        self.button = button(f"fit_load_{quantization}", "Load", self.load)
+        self.button = button(f"fit_load_{quantization}", tr("Load"), self.load)
         self.button.setParent(self)
         self.button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         theme.changes.theme_changed.connect(self._place)
@@ -147,19 +157,19 @@ class FitRow(_Columned):
         itself."""
         self.fit, self.room, self.length = fit, room, length
         recommended, loaded, title = self.recommended, self.loaded, SCHEMES[fit.quantization].title
-        says, said, why = "Load", f"Load with quantization {title}", reason(fit, room)
+        says, said, why = tr("Load"), tr("Load with quantization {title}", title=title), reason(fit, room)
         able = not why and not loaded
         if self.makes:
-            says, said, why, able = "Make …", MAKE, MAKE, True
+            says, said, why, able = tr("Make …"), MAKE, MAKE, True
         if loaded:
-            says, said = "Loaded", f"{title} is loaded"
+            says, said = tr("Loaded"), tr("{model} is loaded", model=title)
         self.button.setText(says)
         self.button.setAccessibleName(said)
         self.button.setToolTip(why_not or why)
         self.button.setEnabled(offered and not why_not and able)
         self.button.setVisible(offered)
         set_role(self.button, "primary" if recommended and not loaded else "")
-        words = row_words(fit, room, length), "recommended" if recommended else "", "loaded" if loaded else ""
+        words = row_words(fit, room, length), tr("recommended") if recommended else "", tr("loaded") if loaded else ""
         self.setAccessibleName("; ".join(filter(None, words)))
         self.update()
 
@@ -180,14 +190,14 @@ class FitRow(_Columned):
         if fit is None:
             return []
         if fit.available:
-            words = "no AWQ checkpoint yet: it can be made of this model" if self.makes else fit.available
+            words = tr("no AWQ checkpoint yet: it can be made of this model") if self.makes else fit.available
             return [(words, t.secondary)]
         why = reason(fit, self.room)
         if why:
             return [(why, t.warn)]
-        parts = [("recommended", t.accent)] if self.recommended else []
-        parts += [("used last", t.text)] if self.last else []
-        return [*parts, (fit.note or SCHEMES[fit.quantization].sentence, t.secondary)]
+        parts = [(tr("recommended"), t.accent)] if self.recommended else []
+        parts += [(tr("used last"), t.text)] if self.last else []
+        return [*parts, (fit.note or scheme_words(fit.quantization), t.secondary)]
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -237,7 +247,7 @@ class FitRow(_Columned):
 
     def _holds(self, painter: QPainter, fit: Fit, right: float, baseline: float) -> None:
         t = theme.current()
-        words, mark = (holds_words(fit, self.length), "✓") if fit.fits else ("does not fit", "✕")
+        words, mark = (holds_words(fit, self.length), "✓") if fit.fits else (tr("does not fit"), "✕")
         left = right - self.plain.width(words)
         self.plain.say(painter, left, baseline, words, t.text if fit.fits else t.warn)
         self.strong.say(painter, left - theme.px(5), baseline, mark, t.good if fit.fits else t.warn, before=1)
@@ -284,10 +294,17 @@ class FitRow(_Columned):
 
     def _bar_words(self, fit: Fit) -> str:
         room = self.room
-        parts = {"in use by others": room.total - room.free, "weights": fit.weights, "activations": fit.activations}
-        parts |= {"KV pool": fit.pool, "free": max(0, room.free - fit.weights - fit.activations - fit.pool)}
-        said = ", ".join(f"{name} {bytes_words(count)}" for name, count in parts.items())
-        return f"{said}, of {bytes_words(room.total)}"
+        free = max(0, room.free - fit.weights - fit.activations - fit.pool)
+        return tr(
+            "in use by others {others}, weights {weights}, activations {activations}, KV pool {pool}, free {free}, "
+            "of {all}",
+            others=bytes_words(room.total - room.free),
+            weights=bytes_words(fit.weights),
+            activations=bytes_words(fit.activations),
+            pool=bytes_words(fit.pool),
+            free=bytes_words(free),
+            all=bytes_words(room.total),
+        )
 
     # -- keys and pointer -----------------------------------------------------------------------------------------
 
@@ -313,4 +330,4 @@ class FitRow(_Columned):
             return ""
         if column is not None and column.key == "bar" and not fit.available:
             return self._bar_words(fit)
-        return f"{SCHEMES[fit.quantization].sentence}\n{row_words(fit, self.room, self.length)}"
+        return f"{scheme_words(fit.quantization)}\n{row_words(fit, self.room, self.length)}"

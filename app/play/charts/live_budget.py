@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QToolButton, QWidget
 
+from app.language import tr
 from app.session.session import Session
 from app.ui.controls import SliderValue, button
 from app.ui.labels import Heading, Note, Row
@@ -16,13 +17,14 @@ from engine import EngineConfig
 from engine.config import SHARED_BUDGET_MODES, SOLITARY_MODES, LiveBudget
 
 SETTLES_MS = 120  # after the last move of a slider
-TITLE = "Live budget"
-BUDGET = "How many tokens one step may compute, up to what the engine was prepared for"
-SHARE = "How much of a step's tokens may be of prompts; the less, the steadier the running answers come"
-RUNNING = "How many requests may run: where more do, those that came last make way and go on later"
-PADDED = "How many requests may run: where more do, nobody joins until fewer run"
-ALONE = "This mode runs one request at a time: there is nothing to set."
-ACTS = "Acts on the next step, and holds until another run begins. The timeline marks it."
+TITLE = tr("Live budget")
+BUDGET = tr("How many tokens one step may compute, up to what the engine was prepared for")
+SHARE = tr("How much of a step's tokens may be of prompts; the less, the steadier the running answers come")
+RUNNING = tr("How many requests may run: where more do, those that came last make way and go on later")
+PADDED = tr("How many requests may run: where more do, nobody joins until fewer run")
+SETS = tr("Token budget, prompts' share and running limit of the next step")
+ALONE = tr("This mode runs one request at a time: there is nothing to set.")
+ACTS = tr("Acts on the next step, and holds until another run begins. The timeline marks it.")
 
 
 class LiveBudgetSheet(Popover):
@@ -35,7 +37,7 @@ class LiveBudgetSheet(Popover):
         self.budget = session.steering.budget or LiveBudget.of(config)
         self.sliders: dict[str, SliderValue] = {}
         self.note = Note("live_budget_note")
-        self.restore = button("live_budget_restore", "As configured", self._on_restore)
+        self.restore = button("live_budget_restore", tr("As configured"), self._on_restore)
         self._settles = QTimer(self, singleShot=True, interval=SETTLES_MS)
         self._settles.timeout.connect(self._steer)
         self.column.addWidget(Heading(TITLE))
@@ -53,10 +55,10 @@ class LiveBudgetSheet(Popover):
         """Name, words, tip, least, most and step of each; what can have one value only has no slider."""
         mode, found = config.mode, list[tuple[str, str, str, float, float, float]]()
         if mode in SHARED_BUDGET_MODES:
-            found.append(("token_budget", "Budget", BUDGET, 1, config.token_budget, 1))
-            found.append(("prefill_share", "Prompts", SHARE, 0.01, 1.0, 0.01))
+            found.append(("token_budget", tr("Budget"), BUDGET, 1, config.token_budget, 1))
+            found.append(("prefill_share", tr("Prompts"), SHARE, 0.01, 1.0, 0.01))
         if mode not in SOLITARY_MODES:
-            found.append(("max_running", "Running", RUNNING if config.paged else PADDED, 1, config.max_running, 1))
+            found.append(("max_running", tr("Running"), RUNNING if config.paged else PADDED, 1, config.max_running, 1))
         return [value for value in found if value[3] < value[4]]
 
     def _on_moved(self, name: str, value: float) -> None:
@@ -94,10 +96,12 @@ class LiveBudgetButton(QToolButton):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        named(self, "live_budget", said=TITLE, tip="Token budget, prompts' share and running limit of the next step")
+        named(
+            self, "live_budget", said=TITLE, tip=tr("Token budget, prompts' share and running limit of the next step")
+        )
         self._session = session
         self.sheet: LiveBudgetSheet | None = None
-        self.setText("Budget")
+        self.setText(tr("Budget"))
         self.setEnabled(session.ready)
         self.clicked.connect(self._on_clicked)
         session.state_changed.connect(self._on_state)

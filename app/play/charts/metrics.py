@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from PySide6.QtGui import QColor
 
+from app.language import tr
 from app.play.charts.series import BIN, ChartSeries, Extremes, Percentiles
 from app.plot.scales import tick_words
 from app.ui import theme
@@ -74,10 +75,10 @@ class Throughput(Metric):
         rate, place = series.rate(), int(time / BIN)
         latest = place >= int(series.now / BIN)
         value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
-        return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
+        return ("", "") if not len(rate) or math.isnan(value) else (number(value), tr("tok/s"))
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
-        return self.title, (number(run.output_throughput), "tok/s")
+        return self.title, (number(run.output_throughput), tr("tok/s"))
 
 
 class Latency(Metric):
@@ -127,10 +128,10 @@ class Requests(Metric):
         return (f"{then.running:,} · {then.waiting:,}", "") if then.requests else ("", "")
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
-        return f"{self.title} · rows wasted", (f"{100 * run.wasted_row_share:.3g}", "%")
+        return tr("{title} · rows wasted", title=self.title), (f"{100 * run.wasted_row_share:.3g}", "%")
 
     def short(self, title: str) -> str:
-        return title if title == self.title else "Rows wasted"
+        return title if title == self.title else tr("Rows wasted")
 
 
 class Drafts(Metric):
@@ -145,14 +146,15 @@ class Drafts(Metric):
 
     def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
         value = at(series.accepted_length(), int(time / BIN))
-        return ("", "") if math.isnan(value) else (f"{value:.2f}", "tokens")
+        return ("", "") if math.isnan(value) else (f"{value:.2f}", tr("tokens"))
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         if run.acceptance_rate is None:
             return None
-        bought = f", speed {ratio_text(run.draft_speedup)}" if run.draft_speedup is not None else ""
-        title = f"{self.title} · drafts kept {100 * run.acceptance_rate:.0f} %{bought}"
-        return title, (f"{run.accepted_length:.2f}", "tokens")
+        kept = tr("{title} · drafts kept {percent:.0f} %", title=self.title, percent=100 * run.acceptance_rate)
+        if run.draft_speedup is not None:
+            kept = tr("{kept}, speed {times}", kept=kept, times=ratio_text(run.draft_speedup))
+        return kept, (f"{run.accepted_length:.2f}", tr("tokens"))
 
     def short(self, title: str) -> str:
         return title.partition(" · ")[0]
@@ -166,13 +168,17 @@ class Blocks(Metric):
         used = series.used_at(time)
         if used is None:
             return "", ""
-        return f"{used:,}", f"of {series.blocks:,}" if series.blocks else ""
+        return f"{used:,}", tr("of {all:,}", all=series.blocks) if series.blocks else ""
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
-        return (f"{self.title} · waste", (f"{100 * run.kv.waste:.3g}", "%")) if run.kv is not None else None
+        return (
+            (tr("{title} · waste", title=self.title), (f"{100 * run.kv.waste:.3g}", "%"))
+            if run.kv is not None
+            else None
+        )
 
     def short(self, title: str) -> str:
-        return title if title == self.title else "KV waste"
+        return title if title == self.title else tr("KV waste")
 
 
 class Load(Metric):
@@ -198,15 +204,18 @@ class Load(Metric):
 
 def all_metrics() -> list[Metric]:
     """The charts from top to bottom."""
-    running = "requests that hold a slot · requests that wait for one, after each step"
-    used = "blocks of the pool that hold keys and values; a block is so many tokens of one request"
+    ttft = tr("TTFT = first token − submit, over the last 5 s")
+    itl = tr("ITL = gaps between emissions, pooled, over the last 1 s")
+    kept = tr("1 + kept drafted tokens ÷ rows that verified any, last 1 s")
+    running = tr("requests that hold a slot · requests that wait for one, after each step")
+    used = tr("blocks of the pool that hold keys and values; a block is so many tokens of one request")
     return [
-        Throughput("throughput", "Throughput", "output tokens of the last second ÷ 1 s"),
-        Latency("ttft", "Time to first token  p50–p95", "TTFT = first token − submit, over the last 5 s", 155),
-        Latency("itl", "Inter-token latency  p50–p95", "ITL = gaps between emissions, pooled, over the last 1 s", 80),
-        Requests("requests", "Running · waiting", running),
-        Drafts("drafts", "Tokens a verified row", "1 + kept drafted tokens ÷ rows that verified any, last 1 s", 120),
-        Blocks("blocks", "KV blocks used", used, 195),
-        Load("cpu", "CPU · memory", "100 % a core; memory of the engine's process", 300),
-        Load("gpu", "GPU · memory", "share of time in which the GPU was busy; memory in use on it", 330),
+        Throughput("throughput", tr("Throughput"), tr("output tokens of the last second ÷ 1 s")),
+        Latency("ttft", tr("Time to first token  p50–p95"), ttft, 155),
+        Latency("itl", tr("Inter-token latency  p50–p95"), itl, 80),
+        Requests("requests", tr("Running · waiting"), running),
+        Drafts("drafts", tr("Tokens a verified row"), kept, 120),
+        Blocks("blocks", tr("KV blocks used"), used, 195),
+        Load("cpu", tr("CPU · memory"), tr("100 % a core; memory of the engine's process"), 300),
+        Load("gpu", tr("GPU · memory"), tr("share of time in which the GPU was busy; memory in use on it"), 330),
     ]

@@ -7,6 +7,7 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QMouseEvent, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
+from app.language import tr
 from app.play.charts.metrics import Latency, Metric, all_metrics
 from app.play.charts.plot import ChartPlot
 from app.play.charts.series import BIN, ChartSeries
@@ -89,7 +90,9 @@ class Chart(Painted):
         said = figure, self.top
         if (title, said) != (self._title, self._said):
             self._title, self._said = title, said
-            self.setAccessibleDescription(" ".join((f"{title}, last run:" if over else "", *figure)).strip())
+            self.setAccessibleDescription(
+                " ".join((tr("{title}, last run:", title=title) if over else "", *figure)).strip()
+            )
             self.update()
 
     def time(self) -> float:
@@ -167,11 +170,11 @@ class LiveCharts(QWidget):
         self.whole = False
         self.span_button = QToolButton()
         self.span_button.setObjectName("chart_span")
-        self.span_button.setToolTip("The last minute, or the whole run")
+        self.span_button.setToolTip(tr("The last minute, or the whole run"))
         self.span_button.clicked.connect(self._on_span)
         self.charts = [Chart(metric, self.series) for metric in all_metrics()]
         charts = ((chart, 1) for chart in self.charts)
-        self.heading = Heading("Live", *([beside] if beside is not None else []), self.span_button)
+        self.heading = Heading(tr("Live"), *([beside] if beside is not None else []), self.span_button)
         self.setLayout(column(self.heading, *charts, spacing=0))
         for chart in self.charts:
             chart.hovered.connect(self._on_hovered)
@@ -238,9 +241,8 @@ class LiveCharts(QWidget):
         run = self.bridge.over if self._hair < 0 else None
         for chart in self.charts:
             chart.run = run
-        self.heading.say("Last run" if run is not None else "Live")
-        words = f"{run.completed:,} of {run.requests:,} requests in {duration(run.duration)}" if run is not None else ""
-        self.heading.setToolTip(words)
+        self.heading.say(tr("Last run") if run is not None else tr("Live"))
+        self.heading.setToolTip(_over_words(run) if run is not None else "")
 
     def _on_tick(self) -> None:
         self._look()
@@ -268,12 +270,12 @@ class LiveCharts(QWidget):
 
     def _tell_span(self) -> None:
         begin, end = self.span()
-        scope, text = self.bridge.scope, f"all {duration(end)}" if self.whole else "last 60 s"
+        scope, text = self.bridge.scope, tr("all {time}", time=duration(end)) if self.whole else tr("last 60 s")
         pointed = begin + self._hair * (end - begin) if self._hair >= 0 else scope.moment
         if not scope.following:
-            text = f"at {duration(max(0.0, pointed - scope.origin))}"
+            text = tr("at {time}", time=duration(max(0.0, pointed - scope.origin)))
         elif self._hair >= 0:
-            text = f"{duration(end - pointed)} ago"
+            text = tr("{time} ago", time=duration(end - pointed))
         if text != self.span_button.text():
             self.span_button.setText(text)
 
@@ -284,3 +286,8 @@ class LiveCharts(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
         super().hideEvent(event)
+
+
+def _over_words(run: Metrics) -> str:
+    done, time = run.completed, duration(run.duration)
+    return tr("{done:,} of {all:,} requests in {time}", done=done, all=run.requests, time=time)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QModelIndex
 
+from app.language import tr
 from app.playback.bridge import Bridge
 from app.ui.tables.columns import UP, Column, SortedModel
 from app.words import duration, number, request_title, state_rank, state_words
@@ -15,7 +16,7 @@ from engine.trace import RequestView, request_metrics
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
 
-REQUEST, PROMPT = 0, 1  # places of columns
+REQUEST, PROMPT, STATE, REASON = 0, 1, 2, 9  # places of columns
 
 
 def reason(view: RequestView) -> str:
@@ -32,18 +33,18 @@ def _figure(
     return Column(title, said, value, tip, right=True, width=width)
 
 
-TPOT = "Time per output token = (last − first token) ÷ (tokens − 1)"
+TPOT = tr("Time per output token = (last − first token) ÷ (tokens − 1)")
 COLUMNS: tuple[Column[RequestView], ...] = (
-    Column("Request", lambda v: str(v.request), lambda v: v.request, "Number of the request", width=76),
-    Column("Prompt", request_title, request_title, "Its label, or what was asked", width=260),
-    Column("State", state_words, state_rank, "What it does now", width=116),
-    _figure("In", 52, lambda v: len(v.prompt_ids), "{:,}".format, "Tokens of the prompt"),
-    _figure("Out", 52, lambda v: len(v.tokens), "{:,}".format, "Tokens given so far"),
-    _figure("TTFT", 68, lambda v: v.ttft, duration, "Time to first token = first token − submit"),
+    Column(tr("Request"), lambda v: str(v.request), lambda v: v.request, tr("Number of the request"), width=76),
+    Column(tr("Prompt"), request_title, request_title, tr("Its label, or what was asked"), width=260),
+    Column(tr("State"), state_words, state_rank, tr("What it does now"), width=116),
+    _figure(tr("In"), 52, lambda v: len(v.prompt_ids), "{:,}".format, tr("Tokens of the prompt")),
+    _figure(tr("Out"), 52, lambda v: len(v.tokens), "{:,}".format, tr("Tokens given so far")),
+    _figure("TTFT", 68, lambda v: v.ttft, duration, tr("Time to first token = first token − submit")),
     _figure("TPOT", 68, lambda v: request_metrics(v).tpot, duration, TPOT),
-    _figure("tok/s", 60, lambda v: v.tokens_per_second, number, "(tokens − 1) ÷ (last − first token)"),
-    _figure("E2E", 68, lambda v: request_metrics(v).e2e, duration, "End-to-end latency = last token − submit"),
-    Column("Reason", reason, reason, "Why it ended", width=112),
+    _figure(tr("tok/s"), 60, lambda v: v.tokens_per_second, number, tr("(tokens − 1) ÷ (last − first token)")),
+    _figure("E2E", 68, lambda v: request_metrics(v).e2e, duration, tr("End-to-end latency = last token − submit")),
+    Column(tr("Reason"), reason, reason, tr("Why it ended"), width=112),
 )
 
 

@@ -6,6 +6,8 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPo
 from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr, trn
+from app.play.requests import model as places
 from app.play.requests.model import COLUMNS, PROMPT, REQUEST, RequestModel
 from app.play.states import state_color
 from app.playback.bridge import Bridge
@@ -16,7 +18,7 @@ from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.tables.columns import DOWN
 from app.ui.tables.view import PAD, Cells, TableView
-from app.words import counted, duration
+from app.words import duration
 from engine.trace import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
@@ -33,18 +35,18 @@ class RequestCells(Cells[RequestView]):
 
     def draw(self, painter: QPainter, box: QRectF, row: RequestView, column: int) -> None:
         t, px, words = theme.current(), theme.px, COLUMNS[column].words(row)
-        match COLUMNS[column].title:
-            case "Request":
+        match column:
+            case places.REQUEST:
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(theme.request_color(row.request))
                 middle = box.top() + (box.height() - 1) // 2 + 0.5
                 painter.drawEllipse(QPointF(box.left() + px(PAD) + px(4), middle), px(4), px(4))
                 self.say_left(painter, box.adjusted(px(14), 0, 0, 0), words, self.strong, t.text)
-            case "Prompt":  # those from one template differ near their end
+            case places.PROMPT:  # those from one template differ near their end
                 self.say_left(painter, box, words, self.text, t.text, mode=Qt.TextElideMode.ElideMiddle)
-            case "State":
+            case places.STATE:
                 self.say_left(painter, box, words, self.text, state_color(row, t))
-            case "Reason":
+            case places.REASON:
                 self.say_left(painter, box, words, self.text, t.bad if row.error else t.secondary)
             case _:
                 self.say_right(painter, box, words, self.text, t.text)
@@ -78,10 +80,10 @@ class RequestTable(QWidget):
         self.bridge = bridge
         self.model = RequestModel(bridge)
         self.model.setParent(self)
-        self.search = line_edit("request_filter", "Filter requests", "Filter by prompt, state or reason")
+        self.search = line_edit("request_filter", tr("Filter requests"), tr("Filter by prompt, state or reason"))
         self.search.setClearButtonEnabled(True)
         self.count = Line("request_count", Qt.AlignmentFlag.AlignRight)
-        self.table = _View("requests", "Requests", self.model, RequestCells(self.model), LINE)
+        self.table = _View("requests", tr("Requests"), self.model, RequestCells(self.model), LINE)
         self.table.setVerticalScrollMode(TableView.ScrollMode.ScrollPerItem)
         self.table.setSortingEnabled(True)
         self.header = self.table.horizontalHeader()
@@ -174,9 +176,12 @@ class RequestTable(QWidget):
 
     def _tell_count(self) -> None:
         shown, total, scope = len(self.model.order), len(self.bridge.shown), self.bridge.scope
-        words = counted(total, "request") if shown == total else f"{shown:,} of {counted(total, 'request')}"
+        words = trn("{count:,} request", "{count:,} requests", total)
+        if shown != total:
+            words = trn("{shown:,} of {count:,} request", "{shown:,} of {count:,} requests", total, shown=shown)
         if not scope.following:
-            words = f"at {duration(max(0.0, scope.moment - scope.origin))}  ·  {words}"
+            then = tr("at {time}", time=duration(max(0.0, scope.moment - scope.origin)))
+            words = f"{then}  ·  {words}"
         self.count.say(words)
 
     def _on_selection(self, chosen: QItemSelection, given_up: QItemSelection) -> None:

@@ -3,6 +3,7 @@
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr, trn
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.forms.config_form import ConfigForm
@@ -11,6 +12,7 @@ from app.ui.layouts import column
 from engine import EngineConfig, InvalidInput
 
 KEPT = ("depth", "mixed_graphs", "seed", "preemption", "swap_memory")  # of what the form does not show, or not all
+PREPARES = tr("The engine gets ready for this …")
 SLOW_MS = 400  # a change that takes longer is said to be under way: a new pool, new captures
 
 
@@ -25,8 +27,8 @@ class BatchingPanel(QWidget):
         self.note = Note("batching_note")
         self._waits = False  # a change takes effect when the running requests end
         self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
-        self._slow.timeout.connect(lambda: self.note.say("The engine gets ready for this …", "note"))
-        self.setLayout(column(Heading("Batching"), self.form, self.note, margins=(12, 12, 12, 12), spacing=8))
+        self._slow.timeout.connect(lambda: self.note.say(PREPARES, "note"))
+        self.setLayout(column(Heading(tr("Batching")), self.form, self.note, margins=(12, 12, 12, 12), spacing=8))
         self.form.edited.connect(self._on_edited)
         session.config_changed.connect(self.set_config)
         session.config_refused.connect(lambda message: self.note.say(message, "error"))
@@ -64,8 +66,12 @@ class BatchingPanel(QWidget):
     def _say_waits(self) -> None:
         count = len(self._bridge.open)
         if self._waits and count:
-            which = "the running request ends" if count == 1 else f"the {count:,} running requests end"
-            self.note.say(f"Fixed while requests run. Takes effect when {which}.", "warning")
+            words = trn(
+                "Fixed while requests run. Takes effect when the running request ends.",
+                "Fixed while requests run. Takes effect when the {count:,} running requests end.",
+                count,
+            )
+            self.note.say(words, "warning")
 
     def _on_busy(self, busy: bool) -> None:
         if not busy:

@@ -9,6 +9,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import storage
+from app.language import tr, trn
 from app.plot import patterns
 from app.session.device_memory import DeviceBill, Item, device_bill, lengths
 from app.session.estimate import Estimate
@@ -18,13 +19,13 @@ from app.ui.font_face import Face
 from app.ui.labels import label
 from app.ui.layouts import column, held, row
 from app.ui.painted import Painted
-from app.words import bytes_words, counted
+from app.words import bytes_words
 from engine import EngineConfig
 from engine.memory import kv_capacity
 from engine.trace import Header
 
 LENGTH_KEY = "model/request length"
-CERTAIN = ("others", "free")  # known even where the rest is estimated
+CERTAIN = ("other", "free")  # kinds; known even where the rest is estimated
 CONTEXT = 0  # stands for the model's own, whatever it is
 BAR, GAP, APART = 10, 6, 10  # pixels of the design: the bar's height, below it, between two columns
 
@@ -45,11 +46,11 @@ class BillBar(Painted):
         has less than all the items take."""
         self.items, self._total, self._sign, self._end = items, total, sign, end if end < total else 0
         words = ", ".join(f"{item.name} {self._figure(item)}" for item in items)
-        self.setAccessibleName(f"Memory: {words}, of {bytes_words(total)}")
+        self.setAccessibleName(tr("Memory: {items}, of {total}", items=words, total=bytes_words(total)))
         self.restyle()
 
     def _figure(self, item: Item) -> str:
-        return f"{'' if item.name in CERTAIN or not item.count else self._sign}{bytes_words(item.count)}"
+        return f"{'' if item.kind in CERTAIN or not item.count else self._sign}{bytes_words(item.count)}"
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class BillBar(Painted):
         return [(0.0, first, parts[0]), (first + theme.px(APART), needed[1] + spare, parts[1])]
 
     def _needed(self, item: Item) -> float:
-        sign = "" if item.name in CERTAIN else self._sign
+        sign = "" if item.kind in CERTAIN else self._sign
         figure = max(self.face.width(self._figure(item)), self.face.width(f"{sign}000 MB"))
         return self._box + theme.px(5) + self.face.width(item.name) + theme.px(6) + figure
 
@@ -93,7 +94,7 @@ class BillBar(Painted):
         whole, x, found = float(self.width()), 0.0, []
         for item in self.items:
             wide = max(item.count / self._total * whole, theme.px(2)) if item.count else 0.0
-            wide = whole - x if item.name == "free" else min(wide, whole - x)
+            wide = whole - x if item.kind == "free" else min(wide, whole - x)
             found.append((QRectF(x, 0, wide, theme.px(BAR)), item))
             x += wide
         return found
@@ -115,7 +116,7 @@ class BillBar(Painted):
         shape.addRoundedRect(area, px(2), px(2))
         painter.setClipPath(shape)
         for part, item in self.segments():
-            if item.name != "free" and item.count:
+            if item.kind != "free" and item.count:
                 gap = 1.0 if part.width() > px(3) else 0.0
                 patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.kind)
         painter.setClipping(False)
@@ -137,7 +138,7 @@ class BillBar(Painted):
         """What the item there is, in plain words; first where the memory ends, of what goes beyond."""
         end = self.width() * self._end / self._total if self._end else 0.0
         if end and abs(at.x() - end) < theme.px(4) and at.y() < theme.px(BAR + GAP):
-            return f"All there is: {bytes_words(self._end)}"
+            return tr("All there is: {bytes}", bytes=bytes_words(self._end))
         for part, item in (*self.segments(), *self._lines()):
             if part.contains(at):
                 share = f", {100 * item.count / self._total:.0f} %" if self._total else ""
@@ -154,12 +155,12 @@ class ModelBill(QWidget):
         self.memory = label("", "figure", "model_memory")
         self.bar = BillBar()
         self.holds = label("", "secondary", "model_holds")
-        self.length = DropDown("model_length", said="Length of a request")
+        self.length = DropDown("model_length", said=tr("Length of a request"))
         self.length.setMinimumContentsLength(4)
         self._holds: Callable[[int], int] = lambda length: 0
         self._context, self._running = 0, 1
         self._row = held(row(self.holds, (self.length, 1), spacing=6))
-        head = row(label("Memory", "secondary"), None, self.memory)
+        head = row(label(tr("Memory"), "secondary"), None, self.memory)
         self.setLayout(column(head, self.bar, self._row, spacing=8))
         self._row.hide()
         self.length.activated.connect(lambda: storage.settings().setValue(LENGTH_KEY, self.length.currentData()))
@@ -170,8 +171,8 @@ class ModelBill(QWidget):
     def show_loaded(self, header: Header) -> None:
         """The bill at load."""
         bill, config, context = device_bill(header, None), header.config, header.model.context
-        whole = f" of {bytes_words(bill.total)}" if bill.total else ""
-        self.memory.setText(f"{bytes_words(bill.own)}{whole}")
+        own = bytes_words(bill.own)
+        self.memory.setText(tr("{own} of {all}", own=own, all=bytes_words(bill.total)) if bill.total else own)
         self.bar.show_items(bill.items, bill.total or bill.own)
 
         def holds(length: int) -> int:
@@ -183,16 +184,16 @@ class ModelBill(QWidget):
         """What the chosen model would take, or the memory as it is where nothing is known of a model."""
         fit, others = found.fit, found.total - found.free
         if fit is None:
-            self.memory.setText(f"{bytes_words(found.free)} free")
+            self.memory.setText(tr("{bytes} free", bytes=bytes_words(found.free)))
             bill = DeviceBill(0, 0, 0, 0, others, found.free, found.total)
             self.bar.show_items(bill.items[-2:], found.total)
             self._offer(None, 0, 1)
             return
         taken = fit.weights + fit.pool + fit.activations
-        self.memory.setText(f"~{bytes_words(taken)} · {'fits' if fit.fits else 'does not fit'}")
+        self.memory.setText(f"~{bytes_words(taken)} · {tr('fits') if fit.fits else tr('does not fit')}")
         free = max(0, found.free - taken)
         bill = DeviceBill(fit.weights, fit.pool, fit.activations, 0, others, free, found.total)
-        items = [item for item in bill.items if item.name != "runtime"]
+        items = [item for item in bill.items if item.kind != "runtime"]
         self.bar.show_items(items, max(found.total, others + taken), "~", found.total)
         holds = fit.requests if fit.fits and config.mode != "recompute" else None
         self._offer(holds, found.context, config.slots)
@@ -206,7 +207,9 @@ class ModelBill(QWidget):
             self.length.clear()
             for tokens in lengths(context):
                 whole = tokens == context
-                self.length.addItem("context" if whole else f"{tokens:,} tokens", CONTEXT if whole else tokens)
+                self.length.addItem(
+                    tr("context") if whole else tr("{tokens:,} tokens", tokens=tokens), CONTEXT if whole else tokens
+                )
             kept = self._kept_place()
             self.length.setCurrentIndex(kept if kept >= 0 else self.length.count() - 1)
         self._say_holds()
@@ -220,11 +223,15 @@ class ModelBill(QWidget):
         tokens = self.length.currentData() or self._context
         if not tokens:
             return
-        requests = counted(self._holds(tokens), "request")
-        self.holds.setText(f"Fits {requests} ×")
-        tip = (
-            f"The KV pool has room for {requests} of {tokens:,} tokens at once, prompt and answer together.\n"
-            f"At most {self._running:,} run at once, as set under Batching."
+        requests = self._holds(tokens)
+        self.holds.setText(trn("Fits {count:,} request ×", "Fits {count:,} requests ×", requests))
+        room = trn(
+            "The KV pool has room for {count:,} request of {tokens:,} tokens at once, prompt and answer together.",
+            "The KV pool has room for {count:,} requests of {tokens:,} tokens at once, prompt and answer together.",
+            requests,
+            tokens=tokens,
         )
+        most = tr("At most {running:,} run at once, as set under Batching.", running=self._running)
+        tip = f"{room}\n{most}"
         self._row.setToolTip(tip)
         self.length.setAccessibleDescription(tip)

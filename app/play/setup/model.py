@@ -11,6 +11,7 @@ from app import storage
 from app.language import tr
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
+from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
 from app.session.load_progress import LoadStatus
@@ -22,7 +23,7 @@ from app.ui.forms.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
-from app.words import SHIPPED, bytes_words, count_words, kv_words, sentence
+from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
@@ -31,13 +32,13 @@ from engine.remote import ServerAddress
 from engine.trace import Header, ModelCard
 
 FOLDER, HUB, SERVER = "folder", "hub", "server"
-PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
-ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
-MISSING = {FOLDER: "Choose a model folder.", HUB: "Type a hub id, such as Qwen/Qwen3-0.6B."}
-CANCELLED = "The load was cancelled. Nothing of it is left in memory."
+PRECISION = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights")
+ALL = tr("What is here and on the hub, what fits, and what each quantization costs in quality")
+MISSING = {FOLDER: tr("Choose a model folder."), HUB: tr("Type a hub id, such as {id}.", id="Qwen/Qwen3-0.6B")}
+CANCELLED = tr("The load was cancelled. Nothing of it is left in memory.")
 HINTS = {
-    FOLDER: ("Folder", "a folder with config.json and safetensors"),
-    HUB: ("Hub id", "owner/name or owner/name@revision"),
+    FOLDER: (tr("Folder"), tr("a folder with config.json and safetensors")),
+    HUB: (tr("Hub id"), tr("owner/name or owner/name@revision")),
 }
 
 
@@ -55,34 +56,35 @@ class ModelPanel(QWidget):
         self._header: Header | None = None
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
-        items = [(words, source) for source, words in SHIPPED.items()]
-        self.source = DropDown(
-            "model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB), (tr("server …"), SERVER)]
-        )
+        items = [(model_words(source), source) for source in SHIPPED]
+        items += [(tr("folder …"), FOLDER), (tr("hub id …"), HUB), (tr("server …"), SERVER)]
+        self.source = DropDown("model_source", items)
         self.path = line_edit("model_path")
-        self.browse = button("model_browse", "…", self.choose_folder, said="Choose a model folder")
+        self.browse = button("model_browse", "…", self.choose_folder, said=tr("Choose a model folder"))
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
         self.device = DropDown("model_device", devices())
-        dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
-        quantization = Field("quantization", "Quantization", self.quantization)
-        precision = Field("dtype", "Precision", dtype, PRECISION)
-        self.form = Form([quantization, precision, Field("device", "Device", self.device)], self)
+        dtype = DropDown("model_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
+        quantization = Field("quantization", tr("Quantization"), self.quantization)
+        precision = Field("dtype", tr("Precision"), dtype, PRECISION)
+        self.form = Form([quantization, precision, Field("device", tr("Device"), self.device)], self)
         self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
-        self.progress = Progress("model_progress", "Loading")
+        self.progress = Progress("model_progress", tr("Loading"))
         self.error = Note("model_error", "error")
-        self.load = button("model_load", "Load", self._on_load)
-        self.open = button("model_open", "Open folder…", self.choose_folder)
-        self.all = button("model_all", "All models …", self.models_asked, role="quiet", tip=ALL)
+        self.load = button("model_load", tr("Load"), self._on_load)
+        self.open = button("model_open", tr("Open folder…"), self.choose_folder)
+        self.all = button("model_all", tr("All models …"), self.models_asked, role="quiet", tip=ALL)
         place = held(row((self.path, 1), self.browse, spacing=4))
         place.setFocusProxy(self.path)
-        self.place = Row("Folder", place)
-        rows = Row("Source", self.source), self.place, self.server, *self.form.rows.values()
+        self.place = Row(tr("Folder"), place)
+        rows = Row(tr("Source"), self.source), self.place, self.server, *self.form.rows.values()
         told = self.bill, self.facts, self.stage, self.progress, self.error
         buttons = row((self.load, 1), (self.open, 1), spacing=8)
-        self.setLayout(column(Heading("Model", self.all), *rows, *told, buttons, margins=(12, 0, 12, 12), spacing=8))
+        self.setLayout(
+            column(Heading(tr("Model"), self.all), *rows, *told, buttons, margins=(12, 0, 12, 12), spacing=8)
+        )
         self._debounce = QTimer(self, singleShot=True, interval=300)
         self._debounce.timeout.connect(self._inspect)
         self.source.currentIndexChanged.connect(self._on_source)
@@ -143,7 +145,7 @@ class ModelPanel(QWidget):
 
     def choose_folder(self) -> None:
         """Asks for a model folder, then loads it."""
-        ask_path(self, "folder_dialog", "Open a model folder", "model/folder", self.open_folder)
+        ask_path(self, "folder_dialog", tr("Open a model folder"), "model/folder", self.open_folder)
 
     def open_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))
@@ -182,7 +184,7 @@ class ModelPanel(QWidget):
             case SessionState.LOADING:
                 self._session.cancel_load()
                 self.load.setEnabled(False)
-                self.stage.say("Cancelling …")
+                self.stage.say(tr("Cancelling …"))
             case SessionState.READY | SessionState.DIED if self._session.server is not None and not self._changed():
                 self._session.start(self._session.unload())
             case SessionState.READY if not self._changed():
@@ -205,15 +207,18 @@ class ModelPanel(QWidget):
             return True
 
     def _show_button(self) -> None:
-        words, state = tr("Connect") if self.serves else "Load", self._session.state
-        primary = True
+        words, said, role, state = tr("Load"), tr("Load model"), "primary", self._session.state
+        if self.serves:
+            words, said = tr("Connect"), tr("Connect to the server")
         if state is SessionState.LOADING:
-            words, primary = "Cancel", False
+            words, said, role = tr("Cancel"), tr("Cancel model"), ""
         elif state is SessionState.READY and not self._changed():
-            words, primary = tr("Disconnect") if self.serves else "Unload", False
-        set_role(self.load, "primary" if primary else "")
+            words, said, role = tr("Unload"), tr("Unload model"), ""
+            if self.serves:
+                words, said = tr("Disconnect"), tr("Disconnect from the server")
+        set_role(self.load, role)
         self.load.setText(words)
-        self.load.setAccessibleName(words if self.serves else f"{words} model")
+        self.load.setAccessibleName(said)
 
     def _on_state(self, state: SessionState) -> None:
         loading = state is SessionState.LOADING
@@ -222,7 +227,7 @@ class ModelPanel(QWidget):
             widget.setEnabled(not loading)
         self.load.setEnabled(not engine_missing() or self.serves)
         self.progress.setVisible(loading)
-        begins = tr("Connecting …") if self.serves else "Starting the engine …"
+        begins = tr("Connecting …") if self.serves else tr("Starting the engine …")
         self.stage.say(begins if loading else "")
         if loading:
             self.error.say("")
@@ -236,7 +241,7 @@ class ModelPanel(QWidget):
         words = status.words
         self.progress.show_share(status.done, status.total)
         if status.remaining is not None:
-            words += f" · about {max(1, round(status.remaining))} s left"
+            words = tr("{stage} · about {seconds} s left", stage=words, seconds=max(1, round(status.remaining)))
         self.stage.say(words)
 
     def _on_failed(self, message: str) -> None:
@@ -266,10 +271,17 @@ class ModelPanel(QWidget):
         card = header.model
         self.bill.show_loaded(header)
         kv = kv_words(card.kv_dtype, card.kv_token_bytes)
-        kv += f" · context {card.context:,}" if card.context else ""
-        loaded = f"{count_words(card.parameters)} parameters"
-        if self._session.server is None:
-            loaded += f" · loaded in {self._session.load_seconds:.1f} s"
+        kv = tr("{kv} · context {tokens:,}", kv=kv, tokens=card.context) if card.context else kv
+        parameters = count_words(card.parameters)
+        loaded = (
+            tr("{count} parameters", count=parameters)
+            if self._session.server is not None
+            else tr(
+                "{parameters} parameters · loaded in {seconds:.1f} s",
+                parameters=parameters,
+                seconds=self._session.load_seconds,
+            )
+        )
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
@@ -278,11 +290,13 @@ class ModelPanel(QWidget):
         model = self.quantization.model()
         assert isinstance(model, QStandardItemModel)
         for at, scheme in enumerate(SCHEMES.values()):
-            bill, words = known.get(scheme.name), sentence(scheme.sentence)
+            bill, words = known.get(scheme.name), sentence(scheme_words(scheme.name))
             if bill is not None and bill.available:
-                words += f"\nNot here: {bill.available}"
+                words += f"\n{tr('Not here: {why}', why=bill.available)}"
+            elif bill is not None and bill.fits:
+                words += f"\n{tr('Weights {bytes}, fits', bytes=bytes_words(bill.weights))}"
             elif bill is not None:
-                words += f"\nWeights {bytes_words(bill.weights)}, {'fits' if bill.fits else 'does not fit'}"
+                words += f"\n{tr('Weights {bytes}, does not fit', bytes=bytes_words(bill.weights))}"
             model.item(at).setToolTip(words)
             model.item(at).setEnabled(bill is None or not bill.available)
 

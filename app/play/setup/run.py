@@ -3,6 +3,7 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFormLayout, QWidget
 
+from app.language import tr
 from app.ui.controls import DropDown, Switch, button
 from app.ui.forms.config_form import mode_fields, pool_fields
 from app.ui.forms.form import Field
@@ -13,18 +14,18 @@ from engine.config import MODES
 from engine.jobs import engine_missing
 from engine.trace import Header
 
-OWN = "What this run was made with."
-SENT = "A prompt that you send goes to the engine that is loaded, with its own settings."
-Fact = tuple[str, str]
+OWN = tr("What this run was made with.")
+SENT = tr("A prompt that you send goes to the engine that is loaded, with its own settings.")
+Fact = tuple[str, str, str]  # its name, the words for it, and its value in words
 
 
 def model_facts(header: Header) -> list[Fact]:
     card, machine = header.model, header.machine
     where = machine.gpu if card.device.startswith("cuda") and machine.gpu else machine.cpu
     return [
-        ("Model", f"{model_words(card.source)}, {count_words(card.parameters)}"),
-        ("Weights", held_words(card)),
-        ("Machine", where),
+        ("model", tr("Model"), f"{model_words(card.source)}, {count_words(card.parameters)}"),
+        ("weights", tr("Weights"), held_words(card)),
+        ("machine", tr("Machine"), where),
     ]
 
 
@@ -32,14 +33,15 @@ def batching_facts(header: Header) -> list[Fact]:
     """The settings that matter to its mode, by the names and in the units of the form that sets them."""
     config = header.config
     fields = [*mode_fields("run"), *pool_fields("run")]
-    facts = [(field.text, _said(field, getattr(config, field.name))) for field in fields if field.counts(config.mode)]
+    # where the run has no graphs, none were captured, whatever was chosen
+    told = [each for each in fields if each.counts(config.mode) and (header.graphs or each.name != "cuda_graphs")]
+    facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]
     for field in fields:
         field.control.deleteLater()
-    if not header.graphs:
-        facts = [fact for fact in facts if fact[0] != "Decode graphs"]  # none were captured, whatever was chosen
     if header.blocks and config.paged:
         size = header.blocks * config.block_size * header.kv_token_bytes
-        facts.append(("Pool", f"{header.blocks:,} blocks, {bytes_words(size)}"))
+        pool = tr("{blocks:,} blocks, {bytes}", blocks=header.blocks, bytes=bytes_words(size))
+        facts.append(("pool", tr("Pool"), pool))
     return facts
 
 
@@ -51,7 +53,7 @@ def _said(field: Field, value: object) -> str:
         case DropDown():
             return control.currentText()
         case Switch():
-            return "on" if control.isChecked() else "off"
+            return tr("on") if control.isChecked() else tr("off")
         case _:
             return str(control.text())  # type: ignore[union-attr]
 
@@ -72,17 +74,17 @@ class RunSetup(QWidget):
         self.facts = QFormLayout()
         self.facts.setContentsMargins(0, 0, 0, 0)
         self.back = button("run_back", back_words(), self.back_asked, role="quiet")
-        parts = Heading("Saved run", self.back), self.name, own, self.facts, self.sentence, None
+        parts = Heading(tr("Saved run"), self.back), self.name, own, self.facts, self.sentence, None
         self.setLayout(column(*parts, margins=(12, 0, 12, 12), spacing=8))
         self.hide()
 
-    def show_run(self, name: str, header: Header) -> None:
+    def show_run(self, title: str, header: Header) -> None:
         """Shows this run's settings."""
-        self.name.setText(name)
+        self.name.setText(title)
         while self.facts.rowCount():
             self.facts.removeRow(0)
-        for what, value in (*model_facts(header), *batching_facts(header)):
-            words = label(value, "", f"run_{what.lower().replace(' ', '_')}")
-            words.setWordWrap(True)
-            self.facts.addRow(label(what, "secondary"), words)
+        for name, words, value in (*model_facts(header), *batching_facts(header)):
+            said = label(value, "", f"run_{name}")
+            said.setWordWrap(True)
+            self.facts.addRow(label(words, "secondary"), said)
         self.sentence.say(f"{sentence(header.config.mode)}: {MODES[header.config.mode]}.")

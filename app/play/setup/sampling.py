@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.language import tr
 from app.sampling.fields import DRAWING, IDLE_IN_BEAMS, OF_BEAMS, sampling_fields
 from app.sampling.output import OutputForm
 from app.ui.controls import DropDown, button
@@ -18,13 +19,14 @@ from engine import InvalidInput, SamplingParams
 from engine.config import PAGED_MODES
 
 KEY = "sampling/params"
+TITLES = {"story": tr("story"), "greedy": tr("greedy"), "balanced": tr("balanced"), "wild": tr("wild")}
 PRESETS: dict[str, SamplingParams] = {
     "story": SamplingParams(max_tokens=200, temperature=0.8, top_p=0.95),
     "greedy": SamplingParams(max_tokens=200, temperature=0.0),
     "balanced": SamplingParams(max_tokens=512, temperature=0.7, top_p=0.9, top_k=40),
     "wild": SamplingParams(max_tokens=200, temperature=1.3, top_p=1.0, min_p=0.05),
 }
-OWN = "own values"
+OWN = tr("own values")
 ALWAYS = ("temperature", "top_p", "max_tokens")  # the others are one click away
 
 
@@ -34,7 +36,7 @@ class SamplingPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("sampling_panel")
-        self.preset = DropDown("sampling_preset", [(name, name) for name in PRESETS], "Preset")
+        self.preset = DropDown("sampling_preset", [(TITLES[name], name) for name in PRESETS], tr("Preset"))
         self.preset.setProperty("role", "quiet")
         self.form = Form(sampling_fields(), self)
         self.output = OutputForm()
@@ -44,7 +46,7 @@ class SamplingPanel(QWidget):
         self.more = button("sampling_more", role="quiet", checkable=True)
         rows = self.form.rows
         self.rest = held(column(*(rows[n] for n in rows if n not in ALWAYS), self.samples_note, spacing=8))
-        always = Heading("Sampling", self.preset), *(rows[name] for name in ALWAYS)
+        always = Heading(tr("Sampling"), self.preset), *(rows[name] for name in ALWAYS)
         more = (self.more, 0, Qt.AlignmentFlag.AlignLeft)
         self.setLayout(column(*always, self.output, more, self.rest, self.error, margins=(12, 12, 12, 12), spacing=8))
         self.more.toggled.connect(self._on_more)
@@ -80,9 +82,15 @@ class SamplingPanel(QWidget):
         for name in OF_BEAMS:
             form[name].control.setEnabled(beams)
         self.output.setEnabled(not beams)
-        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
-        alone = "" if paged else f"One sample: {mode} has no blocks to share. {others}"
-        self.samples_note.say("Beams weigh the model's own probabilities: nothing is drawn." if beams else alone)
+        one, other = PAGED_MODES
+        alone = tr(
+            "One sample: {mode} has no blocks to share. {one} and {other} do.",
+            mode=mode,
+            one=one.capitalize(),
+            other=other,
+        )
+        weighed = tr("Beams weigh the model's own probabilities: nothing is drawn.")
+        self.samples_note.say(weighed if beams else "" if paged else alone)
 
     def set_params(self, params: SamplingParams) -> None:
         self.form.show(params)
@@ -91,8 +99,8 @@ class SamplingPanel(QWidget):
 
     def _on_more(self, on: bool) -> None:
         self.rest.setVisible(on)
-        self.more.setText("Fewer  ▴" if on else "More  ▾")
-        self.more.setAccessibleName(f"{'Fewer' if on else 'More'} sampling values")
+        self.more.setText(tr("Fewer  ▴") if on else tr("More  ▾"))
+        self.more.setAccessibleName(tr("Fewer sampling values") if on else tr("More sampling values"))
         storage.settings().setValue("sampling/more", "true" if on else "false")
 
     def _on_preset(self) -> None:

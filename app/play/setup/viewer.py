@@ -2,12 +2,13 @@
 
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.ui.labels import Heading, Note
 from app.ui.layouts import column
 from app.words import sentence
 from engine.jobs import engine_missing
 
-REPLAYS = "Saved runs and races are shown with all panels, and the tour is replayed from its recordings."
+REPLAYS = tr("Saved runs and races are shown with all panels, and the tour is replayed from its recordings.")
 
 
 class ViewerSetup(QWidget):
@@ -16,4 +17,4 @@ class ViewerSetup(QWidget):
         told = Note("viewer_replays"), Note("viewer_words")
         for note, words in zip(told, (REPLAYS, f"{sentence(engine_missing())}."), strict=True):
             note.say(words)
-        self.setLayout(column(Heading("Viewer"), *told, None, margins=(12, 0, 12, 12), spacing=8))
+        self.setLayout(column(Heading(tr("Viewer")), *told, None, margins=(12, 0, 12, 12), spacing=8))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
+from app.language import tr
 from app.play.states import state_color
 from app.play.streams.density import Plan
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
@@ -16,19 +17,22 @@ from engine.trace import FinishReason, RequestView, SampleView, State
 
 CACHED = 1024
 SAYS = {
-    State.WAITING: "in the queue",
-    State.PREFILL: "reading the prompt …",
-    State.PREEMPTED: "gave its memory up, waits to go on",
-    State.SWAPPED: "its memory waits on the host, to go on",
+    State.WAITING: tr("in the queue"),
+    State.PREFILL: tr("reading the prompt …"),
+    State.PREEMPTED: tr("gave its memory up, waits to go on"),
+    State.SWAPPED: tr("its memory waits on the host, to go on"),
     State.DECODE: "…",
-    State.FINISHED: "no text",
+    State.FINISHED: tr("no text"),
 }
 
 
 def head_numbers(view: RequestView) -> tuple[str, str]:
     """Tokens a second and time to first token, in words; empty until they can be told."""
     rate, ttft = view.tokens_per_second, view.ttft
-    return (f"{number(rate)} tok/s" if rate is not None else "", duration(ttft) if ttft is not None else "")
+    return (
+        tr("{rate} tok/s", rate=number(rate)) if rate is not None else "",
+        duration(ttft) if ttft is not None else "",
+    )
 
 
 def drafted_spans(sample: SampleView, begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
 
+from app.language import tr
 from app.play.streams.card_painter import CardPainter
 from app.play.streams.density import Density, planned
 from app.playback.bridge import Bridge
@@ -28,10 +29,10 @@ from engine.trace import RequestView, State
 
 BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
-EMPTY = "No streams yet: write a prompt below and send it, or many at once with the number beside Send."
-NO_MODEL = "No model is loaded: press Load at the left, or find another one with All models."
-VIEWER = "No run is open: press Ctrl+O for one, or drop its file here."
-LOADING = "The model is loading. Write a prompt meanwhile."
+EMPTY = tr("No streams yet: write a prompt below and send it, or many at once with the number beside Send.")
+NO_MODEL = tr("No model is loaded: press Load at the left, or find another one with All models.")
+VIEWER = tr("No run is open: press Ctrl+O for one, or drop its file here.")
+LOADING = tr("The model is loading. Write a prompt meanwhile.")
 
 
 class StreamCards(QAbstractScrollArea):
@@ -54,7 +55,7 @@ class StreamCards(QAbstractScrollArea):
         self.setObjectName("stream_cards")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("Streams")
+        self.setAccessibleName(tr("Streams"))
         self.viewport().setMouseTracking(True)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.bridge = bridge
@@ -167,10 +168,16 @@ class StreamCards(QAbstractScrollArea):
 
     def _describe(self) -> None:
         view = self.view(self.current)
-        said = f"{len(self.ids)} streams; arrow keys choose one"
+        said = tr("{count} streams; arrow keys choose one", count=len(self.ids))
         if view is not None:
             tail = " ".join(view.text[-300:].split())
-            said = f"Stream {view.request}, {state_words(view)}, {len(view.tokens)} tokens: {tail}"
+            said = tr(
+                "Stream {number}, {state}, {tokens} tokens: {tail}",
+                number=view.request,
+                state=state_words(view),
+                tokens=len(view.tokens),
+                tail=tail,
+            )
         self.setAccessibleDescription(said)
 
     # -- geometry -------------------------------------------------------------------------------------------------
@@ -354,12 +361,16 @@ class StreamCards(QAbstractScrollArea):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         over = view is None or view.state is State.FINISHED
         for text, act, enabled in (
-            ("Copy text\tCtrl+C", lambda: self.copy_text(request), view is not None and bool(view.text)),
-            ("Open transcript\tEnter", lambda: self.request_opened.emit(request), True),
-            ("Follow up\tU", lambda: self.follow_up_requested.emit(request), over),
-            ("Regenerate\tR", lambda: self.regenerate_requested.emit(request), True),
-            ("Compress its prompt …", lambda: self.compression_requested.emit(request), view is not None),
-            ("Stop this one\tDel", lambda: self.stop_requested.emit(request), not over),
+            (
+                f"{tr('Copy text')}\t{tr('Ctrl+C')}",
+                lambda: self.copy_text(request),
+                view is not None and bool(view.text),
+            ),
+            (f"{tr('Open transcript')}\t{tr('Enter')}", lambda: self.request_opened.emit(request), True),
+            (f"{tr('Follow up')}\tU", lambda: self.follow_up_requested.emit(request), over),
+            (f"{tr('Regenerate')}\tR", lambda: self.regenerate_requested.emit(request), True),
+            (tr("Compress its prompt …"), lambda: self.compression_requested.emit(request), view is not None),
+            (f"{tr('Stop this one')}\t{tr('Del')}", lambda: self.stop_requested.emit(request), not over),
         ):
             action = menu.addAction(text)
             action.triggered.connect(act)

@@ -5,17 +5,26 @@ from enum import StrEnum
 
 from PySide6.QtCore import QSize
 
+from app.language import tr
 from app.ui import theme
 from app.ui.font_face import Face
 
 
 class Density(StrEnum):
-    """What a person may choose, in words."""
+    """What a person may choose, by what is kept of it between starts; `TITLES` has its words."""
 
     AUTO = "by their number"
     READING = "a few, to read"
     USUAL = "cards"
     DENSE = "many at a glance"
+
+
+TITLES = {
+    Density.AUTO: tr("by their number"),
+    Density.READING: tr("a few, to read"),
+    Density.USUAL: tr("cards"),
+    Density.DENSE: tr("many at a glance"),
+}
 
 
 class Look:

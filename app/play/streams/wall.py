@@ -5,8 +5,9 @@ from PySide6.QtGui import QAction, QActionGroup, QPainter, QResizeEvent, QShowEv
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from app import storage
+from app.language import tr
 from app.play.streams.cards import StreamCards
-from app.play.streams.density import Density
+from app.play.streams.density import TITLES, Density
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
 from app.ui import theme
@@ -20,7 +21,7 @@ from engine.trace import Record
 
 FIGURES_MS = 100
 LAYOUT = "play/stream layout"
-RATES = "Output tokens of the last second, or of the last run over its whole time · frames the window painted"
+RATES = tr("Output tokens of the last second, or of the last run over its whole time · frames the window painted")
 
 
 class StreamWall(Painted):
@@ -35,8 +36,8 @@ class StreamWall(Painted):
         self.figures = Parts("stream_figures")
         self.figures.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.newest = QToolButton()
-        self.newest.setText("↓ newest")
-        self.newest.setToolTip("Go to the newest stream and follow it")
+        self.newest.setText(tr("↓ newest"))
+        self.newest.setToolTip(tr("Go to the newest stream and follow it"))
         self.newest.setCursor(Qt.CursorShape.PointingHandCursor)
         self.newest.setObjectName("follow_newest")
         self.newest.hide()
@@ -44,7 +45,7 @@ class StreamWall(Painted):
         self.cards = StreamCards(bridge)
         self.layout_button = self._layout_button()
         ends = self.newest, self.figures, self.layout_button
-        head = zoomed(row(label("Streams", "brand"), (self.counts, 1), *ends), (2, 2, 2, 2), 12)
+        head = zoomed(row(label(tr("Streams"), "brand"), (self.counts, 1), *ends), (2, 2, 2, 2), 12)
         self.setLayout(zoomed(column(head, (self.cards, 1)), spacing=6))
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
@@ -60,15 +61,15 @@ class StreamWall(Painted):
 
     def _layout_button(self) -> QToolButton:
         """How close the cards stand; remembered."""
-        tip = "How close the streams stand"
-        button = named(QToolButton(), "stream_layout", said="Layout of the streams", tip=tip)
+        tip = tr("How close the streams stand")
+        button = named(QToolButton(), "stream_layout", said=tr("Layout of the streams"), tip=tip)
         button.setText("⋯")
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu, group = QMenu(button), QActionGroup(button)
         kept = str(storage.settings().value(LAYOUT, ""))
         chosen = Density(kept) if kept in list(Density) else Density.AUTO
         for density in Density:
-            action = QAction(sentence(density), group, checkable=True, checked=density is chosen)
+            action = QAction(sentence(TITLES[density]), group, checkable=True, checked=density is chosen)
             action.triggered.connect(lambda checked=False, density=density: self.set_density(density))
             menu.addAction(action)
         button.setMenu(menu)
@@ -111,19 +112,26 @@ class StreamWall(Painted):
     def _tell_counts(self) -> None:
         scope = self.bridge.scope
         tally = self.bridge.tally.at(scope.moment)
-        parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.finished:,} done"]
-        parts += [f"{n:,} {what}" for n, what in ((tally.cancelled, "cancelled"), (tally.failed, "failed")) if n]
-        then = [] if scope.following else [f"at {duration(max(0.0, scope.moment - scope.origin))}"]
+        parts = [
+            tr("{count:,} running", count=tally.running),
+            tr("{count:,} waiting", count=tally.waiting),
+            tr("{count:,} done", count=tally.finished),
+        ]
+        parts += [tr("{count:,} cancelled", count=tally.cancelled)] if tally.cancelled else []
+        parts += [tr("{count:,} failed", count=tally.failed)] if tally.failed else []
+        then = [] if scope.following else [tr("at {time}", time=duration(max(0.0, scope.moment - scope.origin)))]
         self.counts.say_parts([*then, *parts] if tally.requests or then else [])
 
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
         run = self.bridge.over
         if run is not None:
-            self.figures.say_parts([f"{number(run.output_throughput)} tok/s", "last run"])
+            self.figures.say_parts([tr("{rate} tok/s", rate=number(run.output_throughput)), tr("last run")])
             return
         live = self.cards.ids and self.bridge.scope.following
-        self.figures.say_parts([*([f"{number(rate)} tok/s"] if live else []), f"{frames:.0f} fps"])
+        self.figures.say_parts(
+            [*([tr("{rate} tok/s", rate=number(rate))] if live else []), tr("{frames:.0f} fps", frames=frames)]
+        )
 
     def restyle(self) -> None:
         super().restyle()

@@ -6,6 +6,7 @@ from PySide6.QtCore import QRect, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr, trn
 from app.play.transcript.tokens import Alternative, TokenCard, visible
 from app.ui import theme
 from app.ui.font_face import Face, wrapped
@@ -16,8 +17,9 @@ WIDE = 264
 PAD = 10
 MOST_BARS = 8
 BAR = 64  # pixels of a certain token's bar
-HOW = "Alternatives were not recorded. Set “Alternatives” under Sampling (logprobs) before sending."
-ENDED = "came with the end of its request, after its last step"
+HOW = tr("Alternatives were not recorded. Set “Alternatives” under Sampling (logprobs) before sending.")
+NO_TEXT = tr("no text of its own")
+ENDED = tr("came with the end of its request, after its last step")
 
 
 def share(probability: float) -> str:
@@ -28,43 +30,54 @@ def share(probability: float) -> str:
     return f"{percent:.1f} %" if percent >= 0.95 else f"{percent:.2f} %"
 
 
+def probability_words(card: TokenCard) -> str:
+    return tr("probability {share}", share=share(card.probability))
+
+
 def rank_words(card: TokenCard) -> str:
     """The token's rank among what was recorded; empty where nothing was."""
     if card.rank is not None:
-        return f"rank {card.rank}"
+        return tr("rank {rank}", rank=card.rank)
     recorded = len(card.alternatives) - 1
-    return f"rank > {recorded}" if recorded > 0 else ""
+    return tr("rank > {rank}", rank=recorded) if recorded > 0 else ""
 
 
 def grammar_words(card: TokenCard) -> str:
     """What the answer's grammar did here; empty where it has none."""
     if card.allowed is None:
         return ""
-    of = f" of {card.vocabulary:,}" if card.vocabulary else ""
-    words = f"{card.allowed:,}{of} tokens allowed"
+    if card.vocabulary:
+        words = tr("{allowed:,} of {all:,} tokens allowed", allowed=card.allowed, all=card.vocabulary)
+    else:
+        words = tr("{allowed:,} tokens allowed", allowed=card.allowed)
     if card.rather is None:
-        return f"{words}, the likeliest of all among them"
-    text = visible(card.rather.text) or "∅"
-    return f"{words}; the model would rather have said “{text}” ({share(card.rather.probability)})"
+        return tr("{tokens}, the likeliest of all among them", tokens=words)
+    text, probability = visible(card.rather.text) or "∅", share(card.rather.probability)
+    return tr(
+        "{tokens}; the model would rather have said “{text}” ({probability})",
+        tokens=words,
+        text=text,
+        probability=probability,
+    )
 
 
 def wait_words(card: TokenCard) -> str:
     """TTFT or ITL, and with how many others it came."""
-    words = f"{'TTFT' if card.first else 'ITL'} {duration(card.wait)}"
-    if card.together > 1:
-        words += f", with {card.together - 1:,} others" if card.together > 2 else ", with another one"
-    return words
+    wait = f"{'TTFT' if card.first else 'ITL'} {duration(card.wait)}"
+    others = card.together - 1
+    return trn("{wait}, with another one", "{wait}, with {count:,} others", others, wait=wait) if others > 0 else wait
 
 
 def card_words(card: TokenCard, origin: float) -> list[str]:
     """The facts of a token that stand below its alternatives, a line each."""
-    place = f"token {card.index + 1:,} of {card.count:,}  ·  position {card.position:,}"
-    step = f"step {card.step:,}" if card.step is not None else ENDED
-    lines = [wait_words(card), place, f"{step}  ·  at {card.time - origin:,.3f} s"]
+    at = card.index + 1
+    place = tr("token {at:,} of {all:,}  ·  position {position:,}", at=at, all=card.count, position=card.position)
+    step = tr("step {step:,}", step=card.step) if card.step is not None else ENDED
+    lines = [wait_words(card), place, tr("{step}  ·  at {time:,.3f} s", step=step, time=card.time - origin)]
     if card.drafted:
-        lines.append("drafted, and kept")
+        lines.append(tr("drafted, and kept"))
     elif card.instead_of is not None:
-        lines.append(f"the model's own, in place of the draft's “{visible(card.instead_of)}”")
+        lines.append(tr("the model's own, in place of the draft's “{draft}”", draft=visible(card.instead_of)))
     return lines
 
 
@@ -90,8 +103,8 @@ class TokenCardView(Painted):
         room = theme.px(WIDE - 2 * PAD)
         self._note = [] if card.alternatives else wrapped(HOW, self.small, room)
         self._grammar = wrapped(grammar_words(card), self.small, room) if card.allowed is not None else []
-        text = visible(card.text) or "no text of its own"
-        parts = [f"{text}, probability {share(card.probability)}", rank_words(card), grammar_words(card)]
+        text = visible(card.text) or NO_TEXT
+        parts = [f"{text}, {probability_words(card)}", rank_words(card), grammar_words(card)]
         parts += [*self._lines, *self._note]
         parts += [f"{visible(other.text)} {share(other.probability)}" for other in card.alternatives]
         self.setAccessibleName("; ".join(part for part in parts if part))
@@ -161,14 +174,14 @@ class TokenCardView(Painted):
 
     def _head(self, painter: QPainter, card: TokenCard, left: float, right: float, y: float) -> float:
         t = theme.current()
-        name, baseline = f"id {card.token:,}", y + theme.px(20) - self.strong.descent
+        name, baseline = tr("id {token:,}", token=card.token), y + theme.px(20) - self.strong.descent
         taken = self.small.width(name)
         self.small.say(painter, right - taken, baseline, name, t.secondary)
-        face, color, words = self.small, t.secondary, "no text of its own"
+        face, color, words = self.small, t.secondary, NO_TEXT
         if card.text:
             face, color, words = self.strong, t.text, visible(card.text)
         face.say(painter, left, baseline, face.cut(words, right - left - taken - theme.px(10)), color)
-        rank, numbers = rank_words(card), f"probability {share(card.probability)}"
+        rank, numbers = rank_words(card), probability_words(card)
         y = self._say(painter, [f"{numbers}  ·  {rank}" if rank else numbers], t.text, left, y + theme.px(26))
         return y + theme.px(4)
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
 from PySide6.QtWidgets import QBoxLayout, QMenu, QStackedLayout, QToolButton, QWidget
 
+from app.language import tr
 from app.play.states import state_color
 from app.play.transcript.card import TokenCardView
 from app.play.transcript.styles import TokenMode
@@ -29,29 +30,32 @@ from app.ui.line import Parts
 from app.words import duration, number, state_words
 from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 
-EMPTY = "Select a stream to read it whole."
+EMPTY = tr("Select a stream to read it whole.")
 LONE = 2  # messages of a chat with one answer: a system prompt and a question
 WIDE, MEDIUM = 860, 460  # from here on, what can be done has buttons; and one line holds all that is above the text
 LEAST = 220
-ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
+ROLES = {"user": tr("You"), "assistant": tr("Answer"), "system": tr("System")}
 
 
 def metrics_parts(view: RequestView) -> list[str]:
     """The request's numbers so far, in words."""
     metrics = request_metrics(view)
     most = view.params.max_tokens * len(view.samples)
-    parts = [f"{metrics.prompt_tokens:,} tokens in", f"{metrics.output_tokens:,} of {most:,} out"]
+    parts = [
+        tr("{tokens:,} tokens in", tokens=metrics.prompt_tokens),
+        tr("{tokens:,} of {most:,} out", tokens=metrics.output_tokens, most=most),
+    ]
     for name, value in (("TTFT", metrics.ttft), ("TPOT", metrics.tpot), ("E2E", metrics.e2e)):
         if value is not None:
             parts.append(f"{name} {duration(value)}")
     rate = view.tokens_per_second
     if rate is not None:
-        parts.append(f"{number(rate)} tok/s")
+        parts.append(tr("{rate} tok/s", rate=number(rate)))
     drafted = sum(sum(sample.drafted) for sample in view.samples)
     if drafted:
-        parts.append(f"{drafted:,} of them drafted")
+        parts.append(tr("{drafted:,} of them drafted", drafted=drafted))
     if view.preemptions:
-        parts.append(f"preempted {view.preemptions} ×")
+        parts.append(tr("preempted {times} ×", times=view.preemptions))
     return parts
 
 
@@ -78,13 +82,14 @@ class Transcript(QWidget):
         self.text.set_mode(self.switch.mode)
         self.card = TokenCardView(self)
         self.error = Note("transcript_error", "error")
-        quiet, again = partial(button, role="quiet"), "The same prompt again with a fresh seed"
-        self.copy_button = quiet("transcript_copy", "Copy", self._on_copy, tip="Copy the answer")
-        self.again_button = quiet("transcript_regenerate", "Regenerate", self._on_regenerate, tip=again)
-        self.stop_button = quiet("transcript_stop", "Stop", self._on_stop, tip="Stop this stream; its text stays")
-        self.follow_up = line_edit("follow_up", "Follow up")
+        quiet, again = partial(button, role="quiet"), tr("The same prompt again with a fresh seed")
+        self.copy_button = quiet("transcript_copy", tr("Copy"), self._on_copy, tip=tr("Copy the answer"))
+        self.again_button = quiet("transcript_regenerate", tr("Regenerate"), self._on_regenerate, tip=again)
+        stops = tr("Stop this stream; its text stays")
+        self.stop_button = quiet("transcript_stop", tr("Stop"), self._on_stop, tip=stops)
+        self.follow_up = line_edit("follow_up", tr("Follow up"))
         self.follow_up.returnPressed.connect(self._on_follow_up)
-        self.send_button = button("follow_up_send", "Send", self._on_follow_up)
+        self.send_button = button("follow_up_send", tr("Send"), self._on_follow_up)
         self._deeds = self.copy_button, self.again_button, self.stop_button
         self.more = self._make_more()
         titles, controls = row(self.name, (self.numbers, 1)), row(self.switch, None, *self._deeds, self.more)
@@ -116,7 +121,7 @@ class Transcript(QWidget):
     def _make_more(self) -> QToolButton:
         """What can be done, as a menu: where there is no room for buttons."""
         tip = ", ".join(each.text() for each in self._deeds)
-        more = named(QToolButton(), "transcript_more", said="What can be done with the answer", tip=tip)
+        more = named(QToolButton(), "transcript_more", said=tr("What can be done with the answer"), tip=tip)
         more.setText("⋯")
         more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(more)
@@ -156,7 +161,7 @@ class Transcript(QWidget):
             self.follow_up.clear()
             view = self.view
             beams = view is not None and view.params.beam_width > 1
-            self.switch.offer(len(view.samples) if view is not None else 1, "Best" if beams else "Sample")
+            self.switch.offer(len(view.samples) if view is not None else 1, beams)
             header = self.bridge.trace.header if self.bridge.trace is not None else None
             self.switch.offer_drafts(header is not None and header.config.speculation is not None)
             self._rewrite()
@@ -175,7 +180,7 @@ class Transcript(QWidget):
             self._write(ROLES.get(role, role), "role")
             self._write(str(message.get("content", "")), "asked")
         if view.messages:
-            self._write("Answer", "role")
+            self._write(ROLES["assistant"], "role")
             self._write("", "said")
         else:
             self._write(view.prompt, "asked")
@@ -278,10 +283,10 @@ class Transcript(QWidget):
         then, over = self.shown, now.state is State.FINISHED
         view = then or now
         dot, color = theme.request_color(view.request).name(), state_color(view, theme.current()).name()
-        words = state_words(view) if then is not None else "not submitted yet"
+        words = state_words(view) if then is not None else tr("not submitted yet")
         name = f'<span style="color:{dot}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
         self.name.setText(f'{name}<span style="color:{color}">{words}</span>')
-        self.name.setAccessibleName(f"Stream {view.request}, {words}")
+        self.name.setAccessibleName(tr("Stream {number}, {state}", number=view.request, state=words))
         self.numbers.say_parts(metrics_parts(view) if then is not None else [])
         self.error.say(view.error)
         ready = self.session.ready
@@ -290,8 +295,9 @@ class Transcript(QWidget):
         self.copy_button.setEnabled(bool(self.sample and self.sample.text))
         self.follow_up.setEnabled(over and ready)
         self.send_button.setEnabled(over and ready and bool(self.follow_up.text().strip()))
-        hint = "Follow up on this answer" if view.messages else "Go on with this text"
-        self.follow_up.setPlaceholderText(hint if over else "A follow-up can be sent when this stream has finished")
+        hint = tr("Follow up on this answer") if view.messages else tr("Go on with this text")
+        waits = tr("A follow-up can be sent when this stream has finished")
+        self.follow_up.setPlaceholderText(hint if over else waits)
 
     def _on_records(self, records: list[Record]) -> None:
         following = self.bridge.scope.following

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from PySide6.QtGui import QColor, QTextCharFormat
 
+from app.language import tr
 from app.play.transcript.tokens import DRAFTED, FIRST, LIKELY, OWN, SLOW, STALL, TOGETHER
 from app.ui import theme
 
@@ -14,10 +15,20 @@ Line = QTextCharFormat.UnderlineStyle
 
 
 class TokenMode(StrEnum):
+    """By what is kept of it between starts; `TITLES` has its words."""
+
     TEXT = "Text"
     PROBABILITY = "Probability"
     TIME = "Time"
     DRAFTS = "Drafts"
+
+
+TITLES = {
+    TokenMode.TEXT: tr("Text"),
+    TokenMode.PROBABILITY: tr("Probability"),
+    TokenMode.TIME: tr("Time"),
+    TokenMode.DRAFTS: tr("Drafts"),
+}
 
 
 def grounds(mode: TokenMode) -> dict[int, QColor]:
@@ -77,11 +88,12 @@ def legend(mode: TokenMode, median: str = "", ttft: str = "", together: bool = F
         between = [f"{low}–{high} %" for high, low in pairwise(shares)]
         return list(enumerate([f"≥ {shares[0]} %", *between, f"< {shares[-1]} %"]))
     if mode is TokenMode.TIME:
-        classes = [(FIRST, f"first: TTFT {ttft}" if ttft else "first token")]
+        classes = [(FIRST, tr("first: TTFT {time}", time=ttft) if ttft else tr("first token"))]
         if median:
             slow = [f"> {times:g} ×" for times in SLOW]
-            classes += [(0, f"as usual: ITL {median}"), (1, slow[0]), (2, slow[1]), (STALL, f"{slow[2]}: stall")]
-        return [*classes, (TOGETHER, "with the one before")] if together else classes
+            usual, stall = tr("as usual: ITL {time}", time=median), tr("{slow}: stall", slow=slow[2])
+            classes += [(0, usual), (1, slow[0]), (2, slow[1]), (STALL, stall)]
+        return [*classes, (TOGETHER, tr("with the one before"))] if together else classes
     if mode is TokenMode.DRAFTS:
-        return [(DRAFTED, "drafted, and kept"), (OWN, "the model's own")]
+        return [(DRAFTED, tr("drafted, and kept")), (OWN, tr("the model's own"))]
     return []

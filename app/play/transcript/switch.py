@@ -7,7 +7,8 @@ from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QSizePolicy, QWidget
 
 from app import storage
-from app.play.transcript.styles import TOGETHER, Line, TokenMode, grounds, legend, underlines
+from app.language import tr
+from app.play.transcript.styles import TITLES, TOGETHER, Line, TokenMode, grounds, legend, underlines
 from app.ui import theme
 from app.ui.controls import DropDown, button
 from app.ui.font_face import Face
@@ -17,10 +18,14 @@ from app.ui.zoomed import zoomed
 
 KEY = "transcript/tokens"
 TIPS = {
-    TokenMode.TEXT: "The text alone",
-    TokenMode.PROBABILITY: "Each token by its probability, as the model itself gave it, before temperature and filters",
-    TokenMode.DRAFTS: "Which tokens had been drafted, and which are the model's own",
-    TokenMode.TIME: "Each token by the time it took: TTFT for the first, ITL for the others, against the median ITL",
+    TokenMode.TEXT: tr("The text alone"),
+    TokenMode.PROBABILITY: tr(
+        "Each token by its probability, as the model itself gave it, before temperature and filters"
+    ),
+    TokenMode.DRAFTS: tr("Which tokens had been drafted, and which are the model's own"),
+    TokenMode.TIME: tr(
+        "Each token by the time it took: TTFT for the first, ITL for the others, against the median ITL"
+    ),
 }
 GAP, INSIDE = 4, 6
 STYLES = {Line.DotLine: Qt.PenStyle.DotLine, Line.SingleUnderline: Qt.PenStyle.SolidLine}
@@ -107,8 +112,8 @@ class TokenSwitch(QWidget):
         self.setObjectName("token_switch")
         self.modes = QButtonGroup(self)
         for i, mode in enumerate(TokenMode):
-            name, tip, said = f"tokens_{mode.value.lower()}", TIPS[mode], f"Tokens: {mode.value}"
-            each = button(name, mode.value, role="quiet", tip=tip, said=said, checkable=True)
+            name, tip, said = f"tokens_{mode.value.lower()}", TIPS[mode], tr("Tokens: {shown}", shown=TITLES[mode])
+            each = button(name, TITLES[mode], role="quiet", tip=tip, said=said, checkable=True)
             each.setAccessibleDescription(tip)
             self.modes.addButton(each, i)
         frame = panel(row(*self.modes.buttons(), margins=(2, 0, 2, 0), spacing=0), "chip")
@@ -116,7 +121,7 @@ class TokenSwitch(QWidget):
         self.mode = next((mode for mode in TokenMode if mode.value == kept), TokenMode.TEXT)
         self.modes.button(list(TokenMode).index(self.mode)).setChecked(True)
         self.offer_drafts(False)
-        self.samples = DropDown("transcript_sample", said="Sample on show")
+        self.samples = DropDown("transcript_sample", said=tr("Sample on show"))
         self.samples.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
         self.samples.hide()
         self.legend = TokenLegend()
@@ -129,10 +134,12 @@ class TokenSwitch(QWidget):
     def sample(self) -> int:
         return max(0, self.samples.currentIndex())
 
-    def offer(self, samples: int, what: str = "Sample") -> None:
-        """Another request, with so many samples, or what they are; the first is on show."""
+    def offer(self, samples: int, beams: bool = False) -> None:
+        """Another request, with so many samples, or the best of its beams; the first is on show."""
         self.samples.clear()
-        self.samples.addItems([f"{what} {i + 1} of {samples}" for i in range(samples)])
+        for i in range(1, samples + 1):
+            words = tr("Best {i} of {all}", i=i, all=samples) if beams else tr("Sample {i} of {all}", i=i, all=samples)
+            self.samples.addItem(words)
         self.samples.setVisible(samples > 1)
 
     def offer_drafts(self, drafts: bool) -> None:

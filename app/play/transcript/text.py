@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
+from app.language import tr
 from app.play.transcript.styles import GHOST, PLAIN, TokenMode, formats
 from app.play.transcript.tokens import shown_units
 from app.ui import theme
@@ -42,7 +43,7 @@ class TokenText(QPlainTextEdit):
         super().__init__(undoRedoEnabled=False, readOnly=True)
         self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard)
         self.setObjectName("transcript_text")
-        self.setAccessibleName("Transcript")
+        self.setAccessibleName(tr("Transcript"))
         self.viewport().setMouseTracking(True)
         self.mode = TokenMode.TEXT
         self.token = self.pointed = -1

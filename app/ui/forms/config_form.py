@@ -5,11 +5,12 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layouts import column
-from app.words import sentence
+from app.words import mode_words, sentence
 from engine import EngineConfig, ModelSpec
 from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
@@ -18,81 +19,90 @@ GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
-PREEMPTIONS = (("recompute", "recompute"), ("swap", "swap"), ("whichever is quicker", "auto"))
-DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
-PRECISIONS = (("the model's", "auto"), ("int8", "int8"), ("fp8", "fp8"))
+PREEMPTIONS = ((tr("recompute"), "recompute"), (tr("swap"), "swap"), (tr("whichever is quicker"), "auto"))
+DELIVERY = ((tr("as it comes"), "stream"), (tr("when the batch is done"), "batch"))
+PRECISIONS = ((tr("the model's"), "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
-MODE = "Who may join a step, who may leave, and what is computed together"
-RUNNING = "How many requests may run at once"
-WAIT = "A batch that is not full starts when its first request has waited so long"
-JOIN = "At every step, or only at every second, third …"
-BUDGET = "How many tokens one step may compute, prompts and new tokens together"
-TEXT = "Token by token, or held back until the whole batch is done"
-PREFIX = "Prompts that begin alike share their blocks"
-SPECULATION = "Several drafted tokens are verified in one step; what is said stays the same"
-SPECULATE = (("off", None), ("n-grams of the text", "ngram"), ("draft model", "draft"))
-SPECULATED = "How many tokens are drafted for each row; automatic: as many as are likely enough to be kept"
-DRAFT = "A smaller model with the same vocabulary: demo-draft, a folder or a hub id"
-GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
-PRECISION = "K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact"
-BLOCK = "How many tokens one KV block holds: a power of two"
-PREEMPTION = (
+TOKENS = " " + tr("tokens")  # behind a number
+MODE = tr("Who may join a step, who may leave, and what is computed together")
+RUNNING = tr("How many requests may run at once")
+WAIT = tr("A batch that is not full starts when its first request has waited so long")
+JOIN = tr("At every step, or only at every second, third …")
+BUDGET = tr("How many tokens one step may compute, prompts and new tokens together")
+TEXT = tr("Token by token, or held back until the whole batch is done")
+PREFIX = tr("Prompts that begin alike share their blocks")
+SPECULATION = tr("Several drafted tokens are verified in one step; what is said stays the same")
+SPECULATE = ((tr("off"), None), (tr("n-grams of the text"), "ngram"), (tr("draft model"), "draft"))
+SPECULATED = tr("How many tokens are drafted for each row; automatic: as many as are likely enough to be kept")
+DRAFT = tr("A smaller model with the same vocabulary: demo-draft, a folder or a hub id")
+GRAPHS = tr("Decode steps are recorded at load and replayed by one call, not computed kernel by kernel")
+PRECISION = tr("K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact")
+BLOCK = tr("How many tokens one KV block holds: a power of two")
+PREEMPTION = tr(
     "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
     "host memory and back"
 )
-MEMORY = "The size of the KV cache; automatic takes a share of what is free"
+MEMORY = tr("The size of the KV cache; automatic takes a share of what is free")
 
 
 def devices() -> list[tuple[str, object]]:
     """Where a model may run, as choices of a list."""
-    found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
+    found: list[tuple[str, object]] = [(tr("automatic"), "auto"), ("CPU", "cpu")]
     if nvidia_driver():
-        found.append(("GPU (CUDA)", "cuda"))
+        found.append((tr("GPU (CUDA)"), "cuda"))
     return found
 
 
 def mode_fields(name: str) -> list[Field]:
     mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
-    for i, words in enumerate(MODES.values()):
-        mode.setItemData(i, f"{sentence(words)}.", Qt.ItemDataRole.ToolTipRole)
+    for i, each in enumerate(MODES):
+        mode.setItemData(i, f"{sentence(mode_words(each))}.", Qt.ItemDataRole.ToolTipRole)
     running = Number(f"{name}_running", 1, 4096, 64)
     wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
-    join = Number(f"{name}_join", 1, 10_000, 1, " steps", least="at every step")
-    join.setPrefix("every ")
-    budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
-    delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
-    graphs = Switch(f"{name}_graphs", "Decode graphs")
+    join = Number(f"{name}_join", 1, 10_000, 1, least=tr("at every step"))
+    before, _, after = tr("every {n} steps").partition("{n}")
+    join.setPrefix(before)
+    join.setSuffix(after)
+    budget = Number(f"{name}_budget", 1, 1_048_576, 2048, TOKENS, 256)
+    delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", tr("Prefix caching"))
+    graphs = Switch(f"{name}_graphs", tr("Decode graphs"))
     speculation = DropDown(f"{name}_speculation", SPECULATE)
-    speculated = Number(f"{name}_speculated", 0, MOST_SPECULATED, 0, " tokens", least="automatic")
-    draft = line_edit(f"{name}_draft", "Draft model", "the model's own")
+    speculated = Number(f"{name}_speculated", 0, MOST_SPECULATED, 0, TOKENS, least=tr("automatic"))
+    draft = line_edit(f"{name}_draft", tr("Draft model"), tr("the model's own"))
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
     return [
-        Field("mode", "Mode", mode, MODE),
-        Field("max_running", "Running", running, RUNNING, modes=SHARED),
+        Field("mode", tr("Mode"), mode, MODE),
+        Field("max_running", tr("Running"), running, RUNNING, modes=SHARED),
         Field(
-            "longest_wait", "Waits at most", wait, WAIT, lambda ms: ms / 1000, lambda s: round(1000 * s), ("dynamic",)
+            "longest_wait",
+            tr("Waits at most"),
+            wait,
+            WAIT,
+            lambda ms: ms / 1000,
+            lambda s: round(1000 * s),
+            ("dynamic",),
         ),
-        Field("join_every", "New join", join, JOIN, modes=JOINING),
-        Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
-        Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
-        Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
-        Field("preemption", "Preempts by", preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
-        Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
-        Field("kv_dtype", "KV precision", precision, PRECISION, modes=PAGED_MODES, idle="auto"),
-        Field("speculation", "Speculation", speculation, SPECULATION, modes=PAGED_MODES, idle=None),
-        Field("speculated", "Drafted", speculated, SPECULATED, _speculated, _count, PAGED_MODES),
-        Field("draft", "Draft", draft, DRAFT, _draft, _source, PAGED_MODES),
+        Field("join_every", tr("New join"), join, JOIN, modes=JOINING),
+        Field("token_budget", tr("Budget"), budget, BUDGET, modes=JOINING, idle=0),
+        Field("delivery", tr("Text comes"), delivery, TEXT, modes=GATHERED, idle="stream"),
+        Field("prefix_caching", tr("Prefix caching"), prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
+        Field("cuda_graphs", tr("Decode graphs"), graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+        Field("kv_dtype", tr("KV precision"), precision, PRECISION, modes=PAGED_MODES, idle="auto"),
+        Field("speculation", tr("Speculation"), speculation, SPECULATION, modes=PAGED_MODES, idle=None),
+        Field("speculated", tr("Drafted"), speculated, SPECULATED, _speculated, _count, PAGED_MODES),
+        Field("draft", tr("Draft"), draft, DRAFT, _draft, _source, PAGED_MODES),
     ]
 
 
 def pool_fields(name: str) -> list[Field]:
     """What the lanes of a race have alike."""
-    block = PowerOfTwo(f"{name}_block", 1, 256, 16, " tokens")
-    memory = Number(f"{name}_kv_memory", 0, 16_777_216, 0, " MB", 64, least="automatic")
+    block = PowerOfTwo(f"{name}_block", 1, 256, 16, TOKENS)
+    memory = Number(f"{name}_kv_memory", 0, 16_777_216, 0, " MB", 64, least=tr("automatic"))
     return [
-        Field("block_size", "Block", block, BLOCK, modes=PAGED_MODES),
-        Field("kv_memory", "KV memory", memory, MEMORY, _bytes, _megabytes, POOLED),
+        Field("block_size", tr("Block"), block, BLOCK, modes=PAGED_MODES),
+        Field("kv_memory", tr("KV memory"), memory, MEMORY, _bytes, _megabytes, POOLED),
     ]
 
 
@@ -135,8 +145,8 @@ class ConfigForm(QWidget):
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and not hidden.get(name, False))
         self._shown = mode, drafts
-        self._form.rows["max_running"].label.setText("Batch size" if mode in GATHERED else "Running")
-        self.sentence.say(f"{sentence(MODES[mode])}.")
+        self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
+        self.sentence.say(f"{sentence(mode_words(mode))}.")
 
     def _on_edited(self) -> None:
         if (self["mode"].get(), self["speculation"].get()) != self._shown:

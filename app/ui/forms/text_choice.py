@@ -5,6 +5,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 
 from app import storage
+from app.language import tr
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown
 from app.words import sentence
@@ -20,7 +21,7 @@ class TextChoice(DropDown):
     text_changed = Signal()
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, [*((text, text) for text in TEXTS), ("a file …", FILE)])
+        super().__init__(name, [*((text, text) for text in TEXTS), (tr("a file …"), FILE)])
         self.setMinimumContentsLength(14)
         for i, words in enumerate(TEXTS.values()):
             self.setItemData(i, sentence(words) + ".", Qt.ItemDataRole.ToolTipRole)
@@ -44,8 +45,8 @@ class TextChoice(DropDown):
 
     def ask(self) -> None:
         """Asks for a file."""
-        filters = ("Texts (*.txt *.md)", "All files (*)")
-        ask_path(self, "text_dialog", "Choose a text", FOLDER_KEY, self._on_file, filters)
+        filters = (tr("Texts (*.txt *.md)"), tr("All files (*)"))
+        ask_path(self, "text_dialog", tr("Choose a text"), FOLDER_KEY, self._on_file, filters)
 
     def _on_file(self, path: str) -> None:
         storage.settings().setValue(FOLDER_KEY, str(Path(path).parent))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
 
+from app.language import tr
 from app.ui.tables.columns import Column, ColumnModel
 from app.ui.tables.facts import Cell, Facts, cell_text
 from app.ui.tables.view import TableView
@@ -43,7 +44,7 @@ class FactTable(TableView):
 
     def __init__(self, name: str, title: str) -> None:
         model = FactModel()
-        super().__init__(name, f"{title}, as a table", model, None, LINE)
+        super().__init__(name, tr("{title}, as a table", title=title), model, None, LINE)
         self.facts_model = model
         self.setVerticalScrollMode(TableView.ScrollMode.ScrollPerItem)
         self.setFrameShape(TableView.Shape.NoFrame)

@@ -15,9 +15,10 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 from app import storage
 from app.figure.job import draw
 from app.figure.subject import RACE, Figure, Film, Subject, check_video
-from app.figure.width import WIDTHS
+from app.figure.width import WIDTHS, width_words
 from app.inside.look import Look
 from app.inside.panel import InsightPanel
+from app.language import tr
 from app.play.page import PlayPage
 from app.session.engine_lease import Report
 from app.ui import theme
@@ -32,7 +33,7 @@ from engine.trace import RUN_SUFFIX
 if TYPE_CHECKING:
     from app.compare.page import ComparePage
 
-FIGURES = {".pdf": "PDF, its fonts in it", ".svg": "SVG, its text as outlines", ".png": "PNG"}
+FIGURES = {".pdf": tr("PDF, its fonts in it"), ".svg": tr("SVG, its text as outlines"), ".png": "PNG"}
 FILMS = {".webm": "WebM", ".gif": "GIF", ".webp": "WebP"}
 
 
@@ -73,15 +74,15 @@ class FigureExport(QObject):
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
         """Of the run or race on show, for the window's menu."""
-        return [("Export an animation …", partial(self.ask_film, self._whole))]
+        return [(tr("Export an animation …"), partial(self.ask_film, self._whole))]
 
     def _add(self, menu: QMenu, shown: Callable[[], Shown]) -> None:
         menu.addSeparator()
-        figures = menu.addMenu("Figure for a paper")
-        for name, width in WIDTHS.items():
-            words = f"{sentence(width.words)} …"
+        figures = menu.addMenu(tr("Figure for a paper"))
+        for name in WIDTHS:
+            words = f"{sentence(width_words(name))} …"
             figures.addAction(words).triggered.connect(lambda checked=False, name=name: self.ask_figure(shown, name))
-        menu.addAction("Animation …").triggered.connect(lambda checked=False: self.ask_film(shown))
+        menu.addAction(tr("Animation …")).triggered.connect(lambda checked=False: self.ask_film(shown))
 
     def _whole(self) -> Shown:
         source = self._source()
@@ -117,7 +118,7 @@ class FigureExport(QObject):
         except InvalidInput as error:
             self._tell_nothing(str(error))
             return
-        dialog = QFileDialog(self._window, "Export", str(storage.settings().value(FOLDER, "")))
+        dialog = QFileDialog(self._window, tr("Export"), str(storage.settings().value(FOLDER, "")))
         dialog.setObjectName("figure_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilters([f"{words} (*{ending})" for ending, words in kinds.items()])
@@ -135,7 +136,9 @@ class FigureExport(QObject):
     ) -> None:
         """Writes the file from a copy of what is on show, which may go on meanwhile."""
         if path.suffix not in endings:
-            self._tell_nothing(f"{path.name!r}: its name must end with {', '.join(endings)}")
+            self._tell_nothing(
+                tr("{name}: its name must end with {endings}", name=repr(path.name), endings=", ".join(endings))
+            )
             return
 
         def work(report: Report, cancelled: threading.Event) -> None:

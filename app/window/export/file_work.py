@@ -6,14 +6,13 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 
 from app import storage
+from app.language import tr
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome, Work
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.export import FOLDER
 from app.words import sentence
-
-UNITS = {"drawing": "pictures"}  # by stage; else records are counted
 
 
 class FileWork(QObject):
@@ -33,8 +32,8 @@ class FileWork(QObject):
     def write(self, path: Path, work: Work) -> None:
         """Begins `work`, which writes the file; its folder is offered the next time."""
         if self._work.running:
-            words = f"{self._path.name} is written; export the next one when that is done."
-            self._banner.tell("info", "An export is under way", words, action=("Cancel it", self._work.cancel))
+            words = tr("{file} is written; export the next one when that is done.", file=self._path.name)
+            self._banner.tell("info", tr("An export is under way"), words, action=(tr("Cancel it"), self._work.cancel))
             return
         self._path = path
         storage.settings().setValue(FOLDER, str(path.parent))
@@ -42,17 +41,24 @@ class FileWork(QObject):
         self._work.start(work)
 
     def _tell(self, words: str) -> None:
-        self._banner.tell("info", f"Writing {self._path.name}", words, action=("Cancel", self._work.cancel))
+        self._banner.tell(
+            "info", tr("Writing {file}", file=self._path.name), words, action=(tr("Cancel"), self._work.cancel)
+        )
 
     def _on_progress(self, status: LoadStatus) -> None:
-        self._tell(f"{status.done:,} of {status.total:,} {UNITS.get(status.stage, 'records')}")
+        counts = {"done": status.done, "total": status.total}
+        if status.stage == "drawing":
+            self._tell(tr("{done:,} of {total:,} pictures", **counts))
+        else:
+            self._tell(tr("{done:,} of {total:,} records", **counts))
 
     def _on_ended(self, outcome: Outcome) -> None:
         if outcome.error:
-            self._banner.tell("error", f"{self._path.name} was not written", sentence(outcome.error))
+            self._banner.tell("error", tr("{file} was not written", file=self._path.name), sentence(outcome.error))
         elif outcome.cancelled:
             self._banner.hide()
         else:
             folder = QUrl.fromLocalFile(str(self._path.parent))
-            show = ("Show the folder", lambda: QDesktopServices.openUrl(folder))
-            self._banner.tell("info", f"{self._path.name} was written", f"To {self._path.parent}.", action=show)
+            show = (tr("Show the folder"), lambda: QDesktopServices.openUrl(folder))
+            told = tr("{file} was written", file=self._path.name), tr("To {folder}.", folder=self._path.parent)
+            self._banner.tell("info", *told, action=show)

@@ -13,6 +13,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import storage
+from app.language import tr
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.session.engine_lease import Report
@@ -22,7 +23,7 @@ from app.ui.export import FOLDER
 from app.window.export.figure_export import FigureExport
 from app.window.export.file_work import FileWork
 from app.window.saved_runs import SavedRuns
-from app.words import sentence
+from app.words import export_words, sentence
 from engine import InvalidInput
 from engine.export import KINDS, Source, citation, commands, export
 from engine.jobs import LoadProgress
@@ -52,28 +53,27 @@ class RunExport(QObject):
 
     def actions(self) -> list[tuple[str, Callable[[], None]]]:
         """The words of each kind, and what asks for its file; and what is copied as text."""
-        kinds = [(f"Export the {kind.words} …", partial(self.ask, what)) for what, kind in KINDS.items()]
-        again = "The commands that make the run again", lambda source: "\n".join(commands(source))
-        cited = "A citation of the run, as BibTeX,", citation
+        kinds = [(tr("Export the {kind} …", kind=export_words(what)), partial(self.ask, what)) for what in KINDS]
+        again = tr("The commands that make the run again were copied"), lambda source: "\n".join(commands(source))
+        cited = tr("A citation of the run, as BibTeX, was copied"), citation
         return [
             *kinds,
             *self.figures.actions(),
-            ("Copy the commands that make the run again", partial(self.copy, *again)),
-            ("Copy a citation of the run", partial(self.copy, *cited)),
+            (tr("Copy the commands that make the run again"), partial(self.copy, *again)),
+            (tr("Copy a citation of the run"), partial(self.copy, *cited)),
         ]
 
     def _tell_nothing(self, why: str) -> None:
-        self._banner.tell("info", "There is nothing to export", sentence(why))
+        self._banner.tell("info", tr("There is nothing to export"), sentence(why))
 
-    def copy(self, words: str, text: Callable[[Source], str]) -> None:
-        """Puts what is told of the run on show on the clipboard."""
+    def copy(self, done: str, text: Callable[[Source], str]) -> None:
+        """Puts what is told of the run on show on the clipboard; `done` is what the person is told then."""
         try:
             QGuiApplication.clipboard().setText(text(self.source()))
         except InvalidInput as error:
-            self._banner.tell("info", "There is nothing to copy", sentence(str(error)))
+            self._banner.tell("info", tr("There is nothing to copy"), sentence(str(error)))
         else:
-            verb = "were" if words.startswith("The commands") else "was"
-            self._banner.tell("info", f"{words} {verb} copied", "")
+            self._banner.tell("info", done, "")
 
     def ask(self, what: str) -> None:
         """Asks where to write what is on show; the file's ending says how, where the kind leaves a choice."""
@@ -86,14 +86,15 @@ class RunExport(QObject):
 
     def ask_of(self, what: str, paths: Sequence[Path]) -> None:
         """The same of files: a race's, a run's, or those of several runs."""
-        self._ask(what, paths, paths[0].stem if len(paths) == 1 else f"{len(paths)} runs")
+        self._ask(what, paths, paths[0].stem if len(paths) == 1 else tr("{count} runs", count=len(paths)))
 
     def _ask(self, what: str, source: Source | Sequence[Path], stem: str) -> None:
-        kind = KINDS[what]
-        dialog = QFileDialog(self._window, f"Export: {kind.words}", str(storage.settings().value(FOLDER, "")))
+        kind, words = KINDS[what], export_words(what)
+        title = tr("Export: {kind}", kind=words)
+        dialog = QFileDialog(self._window, title, str(storage.settings().value(FOLDER, "")))
         dialog.setObjectName("run_export_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilters([f"{sentence(kind.words)} (*{ending})" for ending in kind.endings])
+        dialog.setNameFilters([f"{sentence(words)} (*{ending})" for ending in kind.endings])
         dialog.setDefaultSuffix(kind.endings[0][1:])
         dialog.selectFile(f"{stem}{kind.endings[0]}")
         dialog.fileSelected.connect(lambda path: self.write(source, Path(path), what))
@@ -105,7 +106,7 @@ class RunExport(QObject):
         race = self._race()
         if race is not None:
             if race.result is None:
-                raise InvalidInput("no race is over yet; run one first")
+                raise InvalidInput(tr("no race is over yet; run one first"))
             return Source.of_race(race.result, file=race.file.name if race.file is not None else "")
         file = self._runs.path or self._session.run_file
         named = (file.stem, file.name) if file is not None else ("", "")

@@ -16,8 +16,10 @@ from app.quality.words import (
     measured_words,
     perplexity_words,
     rows_of,
+    scheme_words,
     share_words,
 )
+from engine.config import SCHEMES
 from engine.quality import QualityReport
 from engine.quality.report import BATCH as MEASURED_BATCH
 from tests.app.quality.reports import ORIGINAL, REPORT
@@ -25,6 +27,10 @@ from tests.app.quality.reports import ORIGINAL, REPORT
 
 def test_the_batch_is_the_one_that_is_measured() -> None:
     assert BATCH == MEASURED_BATCH
+
+
+def test_a_scheme_is_told_in_the_words_of_the_engine() -> None:
+    assert {name: scheme_words(name) for name in SCHEMES} == {each.name: each.sentence for each in SCHEMES.values()}
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def test_a_run_opens_where_most_was_running_with_its_own_settings_at_the_left(
     shown = {words.objectName().removeprefix("run_"): words.text() for words in page.run.findChildren(QLabel)}
     assert shown["name"] == "busy"
     assert shown["mode"] == "chunked"
-    assert shown["running"] == "9"
-    assert shown["budget"] == "333 tokens"
+    assert shown["max_running"] == "9"
+    assert shown["token_budget"] == "333 tokens"
     assert shown["prefix_caching"] == "on"
     page.run.back.click()
     assert window.runs.path is None

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF
 from PySide6.QtGui import QPainter, QPolygonF
 
 from app.inside.timeline.folds import WIDTH, Folds
+from app.language import tr
 from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import FontFace
@@ -29,11 +30,12 @@ class Break:
     def words(self) -> str:
         """ "12 s idle"."""
         seconds = self.end - self.begin
-        return f"{seconds:.1f} s idle" if seconds < 9.95 else f"{left_words(seconds)} idle"
+        return tr("{time} idle", time=f"{seconds:.1f} s" if seconds < 9.95 else left_words(seconds))
 
     @property
     def tip(self) -> str:
-        return f"{self.words}, {self.begin:,.2f}–{self.end:,.2f} s\nno request was waiting or running"
+        nothing = tr("no request was waiting or running")
+        return f"{self.words}, {self.begin:,.2f}–{self.end:,.2f} s\n{nothing}"
 
 
 def breaks_in(folds: Folds, begin: float, end: float, area: QRect) -> list[Break]:

@@ -8,14 +8,20 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
+from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 
-LEGEND = {"prefill": Hatch.UP, "decode": Hatch.NONE, "padding, held": Hatch.DOWN, "thrown away": Hatch.CROSSED}
-WAITS = "waits for the others' prompts"
+LEGEND = (
+    (tr("prefill"), Hatch.UP),
+    (tr("decode"), Hatch.NONE),
+    (tr("padding, held"), Hatch.DOWN),
+    (tr("thrown away"), Hatch.CROSSED),
+)
+WAITS = tr("waits for the others' prompts")
 SIDE, GAP, NEXT = 9, 5, 14  # pixels of the design: a swatch, the room to its words, and to the next one
 
 
@@ -48,7 +54,8 @@ class SlotsLegend(Painted):
     face = Face(12)
 
     def __init__(self) -> None:
-        super().__init__("slots_legend", f"Legend: {', '.join((*LEGEND, WAITS))}")
+        signs = ", ".join((*(words for words, _ in LEGEND), WAITS))
+        super().__init__("slots_legend", tr("Legend: {signs}", signs=signs))
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.restyle()
 
@@ -63,7 +70,7 @@ class SlotsLegend(Painted):
             ground, accent, grey = map(parts_of, (t.window, t.accent, t.secondary))
             self._swatches = Swatches(layers_of(accent, grey), ground, self.devicePixelRatioF())
         side, x = px(SIDE), float(px(16))
-        signs: Sequence[tuple[str, Hatch | None]] = (*LEGEND.items(), (WAITS, None))
+        signs: Sequence[tuple[str, Hatch | None]] = (*LEGEND, (WAITS, None))
         for words, hatch in signs:
             wide = side if hatch is not None else 2 * side
             if x + wide + px(GAP) + face.width(words) > self.width():

@@ -7,6 +7,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis, times_of
 from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
@@ -28,12 +29,14 @@ from app.inside.timeline.picture.tracks import (
     token_scale,
 )
 from app.inside.timeline.steps import TimelineSteps
+from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
 from engine.trace import Array
 
+TOKENS, QUEUE = tr("tokens"), tr("queue")
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
 STRENGTH = {
@@ -128,7 +131,7 @@ class TimelinePaint:
     def tokens(self, painter: QPainter, area: QRect, band: Band) -> None:
         """Tokens a step, under the budget's line."""
         t, face = theme.current(), self.face
-        self._track(painter, area, band, "tokens", band.bottom - 1)
+        self._track(painter, area, band, "tokens", TOKENS, band.bottom - 1)
         right, scale = area.left() - theme.px(8), self.scale
         most = scale.budget if scale.budget and not scale.beyond else scale.top
         top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
@@ -140,7 +143,7 @@ class TimelinePaint:
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
-        words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
+        words = tr("budget {tokens:,} ↑", tokens=scale.budget) if scale.beyond else tr("token budget")
         x = area.right() - face.width(words) - theme.px(2)
         say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
 
@@ -151,23 +154,24 @@ class TimelinePaint:
         where they have room."""
         t, face = theme.current(), self.face
         for name, band in zip(("CPU", "GPU"), bands):
-            self._track(painter, area, band, name, self._baseline(band))
+            self._track(painter, area, band, name, name, self._baseline(band))
             if name == "GPU" and not clocked:
-                say_on_plate(painter, face, area.left() + theme.px(4), self._baseline(band), "busy at most")
+                say_on_plate(painter, face, area.left() + theme.px(4), self._baseline(band), tr("busy at most"))
         for name, left, right in segments if bands else ():
             left, right = max(left, area.left()), min(right, area.right() + 1)
-            wide = face.width(name)
+            words = PHASE_TITLES[name]
+            wide = face.width(words)
             if right - left >= wide + theme.px(6):
                 ink = t.panel if name in ("forward", "launch", "commit", "prepare") else t.text
-                face.say(painter, (left + right - wide) / 2, self._baseline(bands[0]), name, ink)
+                face.say(painter, (left + right - wide) / 2, self._baseline(bands[0]), words, ink)
 
-    def _track(self, painter: QPainter, area: QRect, band: Band, name: str, baseline: float) -> None:
-        """Its picture above a rule, and its name beside it."""
+    def _track(self, painter: QPainter, area: QRect, band: Band, name: str, title: str, baseline: float) -> None:
+        """Its picture above a rule, and its title beside it."""
         t = theme.current()
         if name in self._pictures:
             painter.drawImage(QPointF(area.left(), band.top), self._pictures[name])
         painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-        self.face.say(painter, area.left() - theme.px(8), baseline, name, t.secondary, before=1)
+        self.face.say(painter, area.left() - theme.px(8), baseline, title, t.secondary, before=1)
 
     def _baseline(self, band: Band) -> float:
         """Of words in the middle of a band."""
@@ -180,7 +184,7 @@ class TimelinePaint:
     ) -> None:
         """How many wait, by pixel, and who came in when."""
         t, face = theme.current(), self.face
-        face.say(painter, area.left() - theme.px(8), self._baseline(band), "queue", t.secondary, before=1)
+        face.say(painter, area.left() - theme.px(8), self._baseline(band), QUEUE, t.secondary, before=1)
         grey = theme.faded(t.secondary, 0.28)
         heights = np.ceil(waiting / max(1, waiting.max(initial=0)) * (band.height - 2))
         changes = [*np.flatnonzero(np.diff(heights, prepend=-1.0)).tolist(), len(heights)]
@@ -221,8 +225,8 @@ class TimelinePaint:
         baseline = band.top + theme.px(4) + face.ascent
         middle = baseline - face.cap / 2
         x, size = float(left), theme.px(SIDE)
-        signs: dict[str, Mark | Hatch | None] = {**LEGEND, **{MARK_WORDS[kind]: kind for kind in kinds}, stalls: None}
-        for words, sign in signs.items():
+        signs: list[tuple[str, Mark | Hatch | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
+        for words, sign in [*signs, (stalls, None)]:
             wide = size + theme.px(GAP) + face.width(words)
             if x + wide > right:
                 break
