@@ -162,9 +162,9 @@ def open_window(options: argparse.Namespace) -> int:
     from engine import InvalidInput
     from engine.jobs import engine_missing, warm_up
 
+    server = server_of(options)
     given, options.model = options.model is not None, options.model or "demo"
     spec, config = spec_of(options), config_of(options)
-    server = server_of(options)
     if not options.in_process and server is None:
         warm_up()
     if server is not None and not has_display():
@@ -195,6 +195,8 @@ def server_of(options: argparse.Namespace) -> "ServerAddress | None":
         if options.key_file is not None:
             raise InvalidInput(f"key-file={options.key_file}: is for a server: name that with --connect URL")
         return None
+    if options.model is not None:
+        raise InvalidInput(f"model={options.model}: a server has its own; leave it out, or leave out --connect")
     return ServerAddress(options.connect, key_from(options.key_file))
 
 

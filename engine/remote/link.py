@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 OPENING = 10.0  # seconds that a server may take to let a window in
-SILENCE = 10.0  # seconds without a word, of which a server says one each second, after which a connection is dead
+SILENCE = 20.0  # seconds without a word, of which a server says one each second, after which a connection is dead
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0  # seconds between attempts
 FOR_GOOD = (4400, 4401)  # codes with which a server says that another attempt fares no better
 
@@ -56,7 +56,9 @@ def connection_to(address: ServerAddress) -> "ClientConnection":
             raise Refused(f"{address.url} has nothing to watch: {told}") from None
         raise ConnectionLost(f"{address.url} answers {status}{f': {said}' if said else ''}") from None
     except ssl.SSLError as error:
-        raise ConnectionLost(f"{address.url} cannot be trusted: {error.reason or error}") from None
+        why = error.reason or error
+        remedy = "$SSL_CERT_FILE may name its certificate"
+        raise ConnectionLost(f"{address.url} cannot be trusted: {why}; {remedy}") from None
     except (OSError, WebSocketException) as error:
         why = getattr(error, "strerror", None) or str(error) or "it does not answer"
         raise ConnectionLost(f"{address.url} cannot be reached: {why}") from None

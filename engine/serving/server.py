@@ -15,6 +15,7 @@ from engine.serving.settings import ServingSettings
 from engine.serving.watch import Hub
 
 DRAIN = 600.0  # seconds that running requests may take to end once the server is told to
+QUIET = 60.0  # seconds that a window's line may be too full to answer
 GLANCE = 1.0  # seconds between looks at the engine
 KEPT = 8_192  # of the trace's records
 
@@ -56,6 +57,7 @@ class Server:
             http="httptools",
             ws="websockets-sansio",
             ws_max_size=self.settings.body,
+            ws_ping_timeout=QUIET,
             ws_per_message_deflate=False,  # what is long is deflated already, off the event loop
             lifespan="off",
             log_config=None,

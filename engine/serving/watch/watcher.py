@@ -19,7 +19,7 @@ from engine.serving.errors import ApiError
 from engine.serving.service import Service
 from engine.serving.watch.hub import FRAME, Gap, Hub
 
-WINDOW = 1 << 20  # bytes that may be under way to a window: one that takes none is sent none
+WINDOW = 256 << 10  # bytes that may be under way to a window: one that takes none is sent none
 PAUSE = 0.033  # seconds between looks at the trace
 PULSE = 1.0  # seconds between words on where the trace ends
 MOST_AT_ONCE = 4_096  # submissions of one message

@@ -149,6 +149,7 @@ def test_a_window_is_opened_where_there_is_a_screen(
         (["--connect", "http://127.0.0.1:1"], "connect: there is no display"),
         (["--connect", "nonsense://x"], "server='nonsense://x': give its address"),
         (["--connect", "127.0.0.1:1", "--key-file", str(key)], "the file cannot be read"),
+        (["--connect", "127.0.0.1:1", "--model", "demo"], "model=demo: a server has its own"),
         (["--key-file", str(key)], "name that with --connect URL"),
     ):
         assert main(words) == 2
