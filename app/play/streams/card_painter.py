@@ -122,6 +122,9 @@ class CardPainter:
         x += self.strong.width(name) + px(7)
         whose, gap = view.label, px(7) if view.label else 0
         taken = small.width(words) + small.width(whose) + gap
+        if whose and taken > end - x:  # who asked is told before how it ended
+            words = words.partition(" · ")[0]
+            taken = small.width(words) + small.width(whose) + gap
         rate, ttft = head_numbers(view)
         for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
             width = small.width(numbers)
