@@ -125,7 +125,8 @@ class Recent:
 
     def records(self) -> list[Record]:
         """A trace of its own that ends as this one stands: what was computed so far is told as one step, at the
-        moment of the last record; blocks that came back from preemption, candidates and drafts are not told."""
+        moment of the last record. Blocks that came back from preemption, candidates and drafts are not told, nor how
+        far a beam's last block is filled that another beam's step had written: its next step says it."""
         if self._header is None:
             return []
         told: list[Record] = [self._header, *self._submitted.values(), *self._scored.values()]
@@ -133,7 +134,7 @@ class Recent:
             told.append(self._steered)
         if (step := self._standing()) is not None:
             told.append(step)
-        if (step := self._preempted()) is not None:
+        if (step := self._corrected()) is not None:
             told.append(step)
         for view in self._index.requests.values():
             for sample in view.samples:
@@ -193,13 +194,27 @@ class Recent:
                 owned.add(block)
         return events
 
-    def _preempted(self) -> Step | None:
-        """A step in which those went that are not there now, and what they left on the host."""
+    def _corrected(self) -> Step | None:
+        """A step in which those went that are not there now, with what they left on the host; and those with tokens
+        whose prompt is computed, again, have a row that computes nothing."""
         gone = [owner for owner, sample in self._samples() if sample.state in GONE]
         hosts = [(host, *owner, place) for owner, held in self._hosts.items() for host, place in held.items()]
-        if not gone and not hosts:
+        again = [
+            (owner, sample) for owner, sample in self._samples() if sample.state is State.PREFILL and sample.tokens
+        ]
+        if not gone and not hosts and not again:
             return None
+        none = _ints([0] * len(again))
         return self._step(
+            request=_ints([owner[0] for owner, _ in again]),
+            branch=_ints([owner[1] for owner, _ in again]),
+            slot=_ints([sample.slot for _, sample in again]),
+            first=_ints([sample.computed for _, sample in again]),
+            count=none,
+            kind=np.full(len(again), Kind.PREFILL, np.uint8),
+            wasted=none,
+            padding=none,
+            reused=none,
             preempted=_ints([request for request, _ in gone]),
             preempted_branch=_ints([branch for _, branch in gone]),
             swap_event=np.full(len(hosts), SwapEvent.OUT, np.uint8),

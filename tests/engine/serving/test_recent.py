@@ -12,11 +12,12 @@ from engine.serving.watch.texts import without_texts
 from engine.trace import Record, RequestIndex, State, Step, Submitted, Trace
 from engine.trace.records.check import RecordCheck
 
-STOPS = 7  # moments at which somebody joins
+STOPS = 6  # moments at which somebody joins
 CONFIGS = {
     "prefixes": EngineConfig(max_running=6, kv_memory=8 << 20, prefix_caching=True),
     "recompute": EngineConfig("chunked", max_running=6, token_budget=64, kv_memory=1 << 20),
     "swap": EngineConfig(max_running=6, kv_memory=1 << 20, preemption="swap", swap_memory=8 << 20),
+    "drafts": EngineConfig(max_running=6, kv_memory=8 << 20, speculation="ngram"),
     "static": EngineConfig("static", max_running=4),
     "sequential": EngineConfig("sequential"),
     "ahead": EngineConfig(max_running=6, kv_memory=8 << 20, depth=1),
@@ -32,7 +33,7 @@ def engine() -> Iterator[Engine]:
 def played(engine: Engine, config: EngineConfig) -> Trace:
     """Requests that begin alike, some of several samples, more than run at once."""
     trace = engine.begin(config)
-    lengths = (60, 20, 110, 5, 90, 40, 70, 100) if config.paged else (12, 5, 20, 8, 3)
+    lengths = (50, 20, 80, 5, 70, 40, 60, 75) if config.paged else (12, 5, 20, 8, 3)
     asked = []
     for number, length in enumerate(lengths):
         prompt = (
@@ -40,6 +41,8 @@ def played(engine: Engine, config: EngineConfig) -> Trace:
         )
         several = 2 if config.paged and number % 4 == 2 else 1
         params = SamplingParams(max_tokens=length, temperature=0.5, seed=number, ignore_eos=True, n=several)
+        if config.prefix_caching and number == 5:
+            params = SamplingParams(max_tokens=length, temperature=0, beam_width=3, ignore_eos=True)
         asked.append(Submission(prompt, params))
     for batch in (asked, asked[:2]):  # the later ones find prefixes of requests that are over
         for stream in engine.submit_many(batch):

@@ -126,7 +126,7 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
         assert all(stream.result(30).text for stream in (one, two, three))
-        blind, whole = heard(watches), heard(reads)
+        blind, whole = heard(watches, 0.6), heard(reads, 0.2)
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
         (reply,) = [message for message in heard(watches, 0.3) if isinstance(message, str) and "why" in message]
         assert "may watch, not send" in reply
