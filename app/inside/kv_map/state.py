@@ -252,5 +252,7 @@ class KvState:
         self.filled[blocks] = first[within] + 1 - place[within] * self.size
         for i in np.flatnonzero(~single).tolist():
             table, begin, end = tables.table(int(handles[i])), int(place[i]), int(first[i] + count[i])
+            if not count[i]:  # it only tells how far the sample is
+                begin = 0
             written = table[begin : -(-end // self.size)]
             self.filled[written] = self._part(end, np.arange(begin, begin + len(written)))
