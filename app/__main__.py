@@ -121,7 +121,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"batchscope: {message}; see {self.prog} --help\n")
 
 
-COMMANDS = "run serve key compare sweep compress replay tour export models quantize quality fit bench doctor".split()
+COMMANDS = (
+    "run serve key requests compare sweep compress replay tour export models quantize quality fit bench doctor"
+).split()
 """Each a module of `app.cli`, in the order of --help."""
 
 

@@ -64,6 +64,11 @@ def runs() -> Path:
     return Path(chosen) if os.path.isabs(chosen) and "\0" not in chosen and beside() is None else own
 
 
+def indexes() -> Path:
+    """Where what is known of whole runs is kept, so that they need not be read again: `engine.trace.IndexFolder`."""
+    return data() / "indexes"
+
+
 def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:
     """A name that tells when and with which model, or of what, and that no other file has."""
     model = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"

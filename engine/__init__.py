@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.compare import Lane, Race, Sweep, compare_race, parse_lanes
     from engine.compression import compare_compressed, compress
-    from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
+    from engine.config import EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams, Submission
     from engine.core import Completion, Delta, Engine, EngineProcess, Run, Stream
     from engine.export import Source
     from engine.quality import measure_quality, quantize_to_awq
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _OFFERED = {
     "compare": "Lane Race Sweep compare_race parse_lanes",
     "compression": "compare_compressed compress",
-    "config": "EngineConfig InvalidInput ModelSpec SamplingParams Submission",
+    "config": "EngineConfig InvalidInput ModelSpec Parallel SamplingParams Submission",
     "core": "Completion Delta Engine EngineProcess Run Stream",
     "export": "Source",
     "quality": "measure_quality quantize_to_awq",

@@ -26,6 +26,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
     what = "measure what serving over HTTP costs, beside the same engine without it"
     bench.add_argument("--serve", action="store_true", help=what)
+    what = "measure one device and a model split over two ranks side by side, communication apart"
+    bench.add_argument("--parallel", action="store_true", help=what)
     bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
     bench.set_defaults(command=run)
 
@@ -39,6 +41,10 @@ def run(options: argparse.Namespace) -> int:
         from engine.bench.serving.run import run as measure_server
 
         return measure_server(options.rounds, options.threads, options.json)
+    if options.parallel:
+        from engine.bench.parallel.run import run as measure_ranks
+
+        return measure_ranks(options.rounds, options.threads, options.dtype, options.json)
     if options.techniques is not None:
         from engine.bench.techniques.run import run as measure_techniques
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.cli.columns import columns
@@ -14,7 +14,7 @@ from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
-from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
+from engine.memory import DeviceMemory, Fit, devices_needed, fits, model_info, simple_kv
 
 LENGTH = 1024
 SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
@@ -26,7 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     does = "what a model would take in each quantization, and whether it fits, before it is loaded"
     fit = commands.add_parser("fit", help=does)
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    model_options(fit, "--revision", "--dtype", "--device")
+    model_options(fit, "--revision", "--dtype", "--device", "--tensor-parallel")
     kv_dtype_option(fit)
     fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
     fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
@@ -40,12 +40,18 @@ def run_fit(options: argparse.Namespace) -> int:
     info, memory = model_info(spec), room(options.device)
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
-    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept)
-    print(as_json(info, memory, bills, length, kept) if options.json else as_text(info, memory, bills, length, kept))
+    ranks = options.tensor_parallel
+    if memory.kind == "cpu":  # all ranks have it together
+        memory = replace(memory, free=memory.free // ranks, total=memory.total // ranks)
+    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=ranks)
+    told = as_json if options.json else as_text
+    print(told(info, memory, bills, length, kept, ranks))
     return 0
 
 
-def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto") -> str:
+def as_json(
+    info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto", ranks: int = 1
+) -> str:
     facts: dict[str, Any] = {name: getattr(info, name) for name in FACTS}
     facts |= {"unsupported": why_unsupported(info.model_type), "stored_bytes": info.weight_bytes}
     facts["quantized"] = asdict(info.quantized) if info.quantized is not None else None
@@ -54,10 +60,13 @@ def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int
         for bill in bills
     ]
     told = {"model": facts, "room": asdict(memory), "length": length, "kv_dtype": kv_dtype, "fits": rows}
+    told |= {"ranks": ranks, "devices_needed": devices_needed(info, memory, bills[0])}
     return json.dumps(told, indent=1)
 
 
-def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto") -> str:
+def as_text(
+    info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto", ranks: int = 1
+) -> str:
     where = "the GPU" if memory.kind == "cuda" else "this machine"
     lines = [info.name, "", *_table(bills, length), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
@@ -65,7 +74,8 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int
     lines += [
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
         f"a request is {length:,} tokens",
-        *_rule_of_thumb(info, bills[0], length, kv_dtype),
+        *_split_words(info, memory, bills, ranks),
+        *(_rule_of_thumb(info, bills[0], length, kv_dtype) if ranks == 1 else ()),
         *_facts(info),
     ]
     return "\n".join(lines)
@@ -79,6 +89,19 @@ def _table(bills: list[Fit], length: int) -> list[str]:
         verdict = bill.available or ("fits" if bill.fits else "does not fit")
         rows.append((bill.quantization, bill.dtype, *sizes, f"{bill.requests(length):,}", verdict))
     return columns(rows, right=range(2, 7))
+
+
+def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks: int) -> list[str]:
+    """What is said of several devices."""
+    if ranks > 1:
+        where = "of as much memory each" if memory.kind == "cuda" else "of this machine, which share its memory"
+        return [f"split over {ranks} ranks {where}: the table tells of one of them"]
+    needed = devices_needed(info, memory, bills[0])
+    return (
+        [f"it does not fit on one device, and would on {needed} such; split models run on a CPU so far"]
+        if needed
+        else []
+    )
 
 
 def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> list[str]:

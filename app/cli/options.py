@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from app.words import SHIPPED
-from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
+from engine import (
+    EngineConfig,
+    InvalidInput,
+    ModelSpec,
+    Parallel,
+    SamplingParams,
+    Workload,
+    list_workloads,
+    load_workload,
+)
 from engine.checkpoints import inspect_model
 from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.jobs import engine_missing
@@ -77,6 +86,12 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
         "--dtype": {"default": "auto", "choices": DTYPES},
         "--device": {"default": "auto", "help": "auto, cpu, cuda or cuda:N"},
         "--revision": {"help": "branch, tag or commit of a model on the hub"},
+        "--tensor-parallel": {
+            "type": whole,
+            "default": 1,
+            "metavar": "N",
+            "help": "split every layer over so many ranks, processes on a CPU",
+        },
         "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
     }
     for name in names or options:
@@ -203,7 +218,8 @@ def output_options(to: argparse.ArgumentParser) -> None:
 
 def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
-        options.model, options.quantization, options.dtype, options.device, options.revision, options.trust_remote_code
+        *(options.model, options.quantization, options.dtype, options.device, options.revision),
+        *(options.trust_remote_code, Parallel(options.tensor_parallel)),
     )
 
 

@@ -25,6 +25,7 @@ from app.cli.options import (
     whole,
 )
 from app.cli.progress import Bar
+from app.cli.requests import otlp_of, request_log_of, telling_options
 from engine import EngineProcess, InvalidInput, ModelSpec
 from engine.core import usable_cores
 from engine.remote import KEY_VARIABLE
@@ -62,6 +63,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--control", action="append", default=[], metavar="NAME", help=who)
     to.add_argument("--share-text", action="store_true", help="windows that only watch read texts too")
     to.add_argument("--window", action="store_true", help="open the window beside the server, connected to it")
+    telling_options(to)
     model_options(to)
     engine_options(to)
     to.set_defaults(command=serve)
@@ -125,8 +127,10 @@ def settings_of(options: argparse.Namespace) -> ServingSettings:
         options.max_body,
         options.tls_cert,
         options.tls_key,
-        tuple(options.control),
-        options.share_text,
+        request_log=request_log_of(options),
+        otlp=otlp_of(options),
+        controllers=tuple(options.control),
+        share_text=options.share_text,
     )
 
 

@@ -116,7 +116,7 @@ class CompressionDialog(Dialog):
         self._found = row(self.table, (self.answers, 1), spacing=12)
         self.effect = held(column(self._found, self.note, spacing=4))
         body = column(held(controls), (row((left, 1), (right, 1), spacing=12), 1), self.legend, self.effect, spacing=8)
-        self.body = Scrolled(body, "compression_scroll")
+        self.body = Scrolled(body, "compression_scroll", tr("compression"))
         self.body.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         buttons = self.write, self.measure, self.leave, self.use
         for each in buttons:

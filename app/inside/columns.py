@@ -38,6 +38,11 @@ class Columns:
     def __len__(self) -> int:
         return len(getattr(self, self.names[0]))
 
+    def __frozen__(self) -> dict[str, Any]:
+        """What is kept of it: `engine.trace.index`. The columns themselves, and what a subclass has beside them."""
+        self.settled()
+        return dict(vars(self))
+
     def settled(self) -> dict[str, Column]:
         """The columns, with all rows in them."""
         if self._new:

@@ -19,8 +19,12 @@ class Insight:
     """One of the panels: its `name` in layouts and files, its title, where its class is."""
 
     name: str
-    title: str
+    say: Callable[[], str]
     place: str
+
+    @property
+    def title(self) -> str:
+        return self.say()
 
     def build(self, scope: Scope) -> InsightPanel:
         """The panel. Its module is loaded now: the window's first paint needs none of them."""
@@ -30,11 +34,11 @@ class Insight:
 
 
 INSIGHTS = (
-    Insight("timeline", tr("Timeline"), "app.inside.timeline.panel:TimelinePanel"),
-    Insight("step", tr("Step"), "app.inside.step.panel:StepInspector"),
-    Insight("kv_map", tr("KV map"), "app.inside.kv_map.panel:KvMap"),
-    Insight("beams", tr("Beams"), "app.inside.beams.panel:BeamsPanel"),
-    Insight("memory", tr("Memory"), "app.inside.memory.panel:MemoryBill"),
-    Insight("roofline", tr("Bottleneck"), "app.inside.roofline.panel:Roofline"),
-    Insight("machine", tr("Machine"), "app.inside.machine.panel:MachinePanel"),
+    Insight("timeline", lambda: tr("Timeline"), "app.inside.timeline.panel:TimelinePanel"),
+    Insight("step", lambda: tr("Step"), "app.inside.step.panel:StepInspector"),
+    Insight("kv_map", lambda: tr("KV map"), "app.inside.kv_map.panel:KvMap"),
+    Insight("beams", lambda: tr("Beams"), "app.inside.beams.panel:BeamsPanel"),
+    Insight("memory", lambda: tr("Memory"), "app.inside.memory.panel:MemoryBill"),
+    Insight("roofline", lambda: tr("Bottleneck"), "app.inside.roofline.panel:Roofline"),
+    Insight("machine", lambda: tr("Machine"), "app.inside.machine.panel:MachinePanel"),
 )

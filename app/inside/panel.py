@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from math import inf
 from time import perf_counter
+from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
@@ -47,7 +48,8 @@ def tool_button(name: str, text: str, tip: str, said: str = "") -> QToolButton:
 class InsightPanel(QWidget):
     """What every such panel has: a title, one line of facts, a menu, and the turn that its scope gives it.
 
-    A subclass makes its picture and hands it to `set_picture`, and answers `take`, `forget`, `draw` and `facts`.
+    A subclass makes its picture and hands it to `set_picture`, and answers `take`, `adopt`, `forget`, `draw`
+    and `facts`.
     """
 
     done = Signal(str)  # an export was made, in words
@@ -114,6 +116,11 @@ class InsightPanel(QWidget):
         """The next records of the trace, each once and in order."""
 
     @abstractmethod
+    def adopt(self, known: Any) -> bool:
+        """What its reader made of all records of a run that has an index, in place of taking them. False: it needs
+        them nevertheless."""
+
+    @abstractmethod
     def forget(self) -> None:
         """Another trace begins."""
 
@@ -174,6 +181,9 @@ class InsightPanel(QWidget):
         """Takes new records until the clock passes the deadline, but a few in any case."""
         records = self.scope.trace.records
         begin, end = self._position, len(records)
+        known = self.scope.trace.known.get(self.objectName()) if not begin else None
+        if known is not None and self.adopt(known):
+            self._position = end
         while self._position < end:
             batch = records[self._position : min(end, self._position + CHUNK)]
             self._position += len(batch)

@@ -91,7 +91,7 @@ class ModelsPage(Page):
             self.stack.addWidget(section)
             self.tabs.addTab(title)
         parts = column(self.header, self.loading, (self.sections, 1000), None)
-        scroll = Scrolled(zoomed(parts, spacing=8), "models_scroll")
+        scroll = Scrolled(zoomed(parts, spacing=8), "models_scroll", tr("models"))
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         right = zoomed(column(self.notice, (scroll, 1)), spacing=8)

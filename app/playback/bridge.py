@@ -23,7 +23,8 @@ RATE_WINDOW, RATE_PAUSE = 1.0, 0.25
 
 class Bridge(QObject):
     """Shows one trace at a time. Connect to `records_arrived`; read requests from `requests`, or from `shown` as they
-    stood at the scope's moment, never from the trace."""
+    stood at the scope's moment, never from the trace. A run that has an index is there at once: what its records told
+    is in `Trace.known`, and none of them arrives but its notices."""
 
     trace_reset = Signal(object)  # Trace: forget everything shown, this one starts
     records_arrived = Signal(object)  # list[Record], new since the last frame; `requests` already knows them
@@ -51,7 +52,7 @@ class Bridge(QObject):
         self._timer.start()
 
     @property
-    def requests(self) -> dict[int, RequestView]:
+    def requests(self) -> Mapping[int, RequestView]:
         """Every request shown so far, by id, in order of submission."""
         return self._playback.requests
 
@@ -134,7 +135,14 @@ class Bridge(QObject):
         self._tokens.clear()
         self._tokens_sum = 0
         self.scope.show(trace)
+        if trace.known:
+            self.scope.take_in()
+            whole = trace.known["trace"]
+            self.open.update(request for request, _ in whole["open"])
+            self.begun, self.last_run = whole["begun"], trace.known["last_run"]
         self.trace_reset.emit(trace)
+        if trace.known:  # of its records only those that a person is told
+            self.records_arrived.emit(list(trace.known["trace"]["notices"]))
         self._tell_busy()
 
     def _on_frame(self) -> None:

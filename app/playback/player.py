@@ -4,7 +4,7 @@ Going back begins again from the start. A frame costs O(what is new), however lo
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from time import perf_counter
 
@@ -56,7 +56,7 @@ class Playback(QObject):
         self.index, self.tally = RequestIndex(), TallyIndex()
 
     @property
-    def requests(self) -> dict[int, RequestView]:
+    def requests(self) -> Mapping[int, RequestView]:
         return self.index.requests
 
     @property
@@ -65,11 +65,14 @@ class Playback(QObject):
         return self._known >= len(self.trace.records) and self.due >= self._end()
 
     def show(self, trace: Trace) -> None:
-        """This trace as it grows, from its beginning."""
+        """This trace as it grows, from its beginning; all of one that has an index, at once."""
         self.trace, self.moment, self.origin = trace, inf, None
         self._known = 0
         self.trace_changed.emit()
         self._rewind()
+        if trace.known:
+            self.index, self.tally, self.origin = trace.known["requests"], trace.known["tally"], trace.origin
+            self.due = self._known = len(trace.records)
 
     def seek(self, moment: float) -> None:
         """Shows the trace as it was then, once `advance` has come so far."""

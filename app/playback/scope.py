@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.language import tr
-from engine import Trace
+from engine import InvalidInput, Trace
 from engine.trace import Array, Column, Step
 
 FRAME_MS = 33
@@ -240,6 +240,8 @@ class Scope(QObject):
             try:
                 panel.advance(deadline)
                 drawn = panel.refresh()
+            except InvalidInput:  # the run's file has changed: who opened it hears of it, and opens it anew
+                break
             except Exception as error:  # else it would raise in every frame to come
                 self._broken.append(panel)
                 self._panels.remove(panel)

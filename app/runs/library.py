@@ -21,7 +21,7 @@ from app.session.session import Session, SessionState
 from engine import InvalidInput
 from engine.compare import RACE_SUFFIX
 from engine.library import RunFacts, read_library
-from engine.trace import RUN_SUFFIX
+from engine.trace import RUN_SUFFIX, forget_index
 
 LONGEST_NAME = 120  # characters of a title: file systems take 255 bytes
 
@@ -52,7 +52,7 @@ class RunLibrary(QObject):
         self._session = session
         self.entries: dict[Path, Entry] = {}
         self.index = RunIndex(storage.data() / "runs.index")
-        self.trash = Trash(storage.data() / "trash")
+        self.trash = Trash(storage.data() / "trash", lambda path: forget_index(storage.indexes(), path))
         self.reads = self._scanning = self.known = False  # known: it has been looked what is there
         self._work = LongWork(session, self)
         self._work.ended.connect(self._on_read)

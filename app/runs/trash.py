@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.language import tr
 from engine import InvalidInput
+from engine.trace import RUN_SUFFIX
 
 BESIDE = ("", "-wal", "-shm")  # what SQLite keeps beside the file of a run that was killed
 
@@ -25,8 +27,9 @@ class Trashed:
 class Trash:
     """Each window has a folder of its own below `folder`, named after its process."""
 
-    def __init__(self, folder: Path) -> None:
-        self._all, self.folder = folder, folder / str(os.getpid())
+    def __init__(self, folder: Path, forget: Callable[[Path], None] = lambda path: None) -> None:
+        """`forget` hears of each file that goes for good, and that is still there."""
+        self._all, self.folder, self._forget = folder, folder / str(os.getpid()), forget
         self._count = 0
 
     def take(self, path: Path) -> Trashed:
@@ -64,6 +67,8 @@ class Trash:
         """Its own, and what windows left that ended without."""
         for folder in self._all.iterdir() if self._all.is_dir() else ():
             if folder == self.folder or not _alive(folder.name):
+                for path in folder.glob(f"*{RUN_SUFFIX}"):
+                    self._forget(path)
                 shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._all.rmdir()

@@ -35,6 +35,7 @@ from engine.trace import ModelCard, RequestView, TraceWriter
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
+LONG = 8_192  # records from which on a run is shown before all of it is read, and is worth an index
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
 MEASURED_WORDS = tr("Quality is being measured on the Models page. Wait until it is done, or cancel it there.")
 LEASED_WORDS = tr("A race is running; stop it on the Compare page first.")
@@ -65,6 +66,7 @@ class Session(QObject):
     config_changed = Signal(object)  # EngineConfig in force
     config_refused = Signal(str)
     trace_changed = Signal(object)  # Trace
+    file_written = Signal(object)  # Path of a long run that was written to its end
     submitted = Signal(object)  # list[int], ids of the requests
     submit_failed = Signal(str)
     engine_died = Signal(str)
@@ -441,6 +443,8 @@ class Session(QObject):
             await self.off_thread(writer.close)
             if writer.error:
                 self.notice_raised.emit(writer.error)
+            elif len(writer.trace.records) > LONG and not self.closing:
+                self.file_written.emit(writer.path)
 
     def _on_progress(self, status: LoadStatus) -> None:
         if self.state is SessionState.LOADING:

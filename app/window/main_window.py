@@ -399,7 +399,7 @@ class MainWindow(QMainWindow):
         event.setAccepted(self.finished)
         if not (self.finished or self._closing):
             self._closing = True
-            self.runs.cancel()
+            self.runs.close_down()
             self.presenting.leave()
             self.touring.close_down()
             if self.keeps_layout:

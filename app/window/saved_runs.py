@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -13,16 +13,17 @@ from app.playback.bridge import Bridge
 from app.session.engine_lease import Report
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
-from app.session.session import Session, SessionState
+from app.session.session import LONG, Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
+from app.window.index.indexes import TraceIndexes
 from app.words import back_words, sentence
 from engine import InvalidInput, Trace, load_trace
 from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
-from engine.trace import RUN_SUFFIX, busiest
+from engine.trace import RUN_SUFFIX, FiledLog, busiest
 
-LONG, FIRST = 8_192, 256  # records: a longer run is shown from the first so many on, while the others are read
+FIRST = 256  # records: a long run is shown from the first so many on, while the others are read
 HEAD_START, REST = 1.0, 0.015  # seconds that the window has to paint the first, and between two batches of the others
 
 
@@ -45,6 +46,7 @@ class SavedRuns(QObject):
 
     opened = Signal()  # a run is on show
     closed = Signal()  # the engine's own trace is again
+    _changed = Signal(object)  # Path of a run whose file is another than its index tells
 
     def __init__(self, session: Session, bridge: Bridge, banner: Banner, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -53,6 +55,9 @@ class SavedRuns(QObject):
         self._work: LongWork | None = None  # that reads a file
         self._grows: Trace | None = None  # on show while it is read
         self._mentioned: list[str] = []
+        self.indexes = TraceIndexes(session, self)
+        self.indexes.built.connect(self._on_index)
+        self._changed.connect(self._on_changed, Qt.ConnectionType.QueuedConnection)
         session.submitted.connect(self._on_submitted)
 
     @property
@@ -81,7 +86,7 @@ class SavedRuns(QObject):
         work.progressed.connect(lambda status: self._on_progress(trace, path, status))
         work.ended.connect(lambda outcome: self._on_ended(work, path, outcome))
         work.ended.connect(work.deleteLater)
-        work.start(lambda report, cancelled: read(path, trace, report, cancelled))
+        work.start(lambda report, cancelled: self.indexes.open(path) or read(path, trace, report, cancelled))
 
     def cancel(self) -> None:
         """Ends the reading under way; a run that was shown meanwhile is put away."""
@@ -90,6 +95,11 @@ class SavedRuns(QObject):
             self._work = None
             self._banner.hide()
             self._put_away()
+
+    def close_down(self) -> None:
+        """The window closes."""
+        self.indexes.close_down()
+        self.cancel()
 
     def _put_away(self) -> None:
         """What was shown before all of it was read is not kept."""
@@ -126,6 +136,7 @@ class SavedRuns(QObject):
         if self._grows is None and status.total > LONG and status.done >= FIRST:
             self._grows = trace
             self.show(trace, path)
+            self.indexes.ask(path)
         words = tr("{done:,} of {total:,} records", done=status.done, total=status.total)
         if self._grows is not None:
             words = tr(
@@ -136,10 +147,41 @@ class SavedRuns(QObject):
     def show(self, trace: Trace, path: Path) -> None:
         """Shows a run that is in memory; `path` is where it is kept."""
         self.path, self._mentioned = path, []
+        if isinstance(trace.records, FiledLog):
+            trace.records.changed = lambda words: self._changed.emit(path)
         self._bridge.show(trace)
         self._bridge.scope.seek((trace.origin or 0.0) + busiest([trace]))
         self._tell_run(path)
         self.opened.emit()
+
+    def _on_index(self, path: Path) -> None:
+        """Of a run that may be on show, and of which not all was read: the rest is there now."""
+        if path == self.path and (self.reading or self._bridge.behind):
+            self._session.start(self._take_over(path, self._bridge.trace))
+
+    async def _take_over(self, path: Path, before: Trace) -> None:
+        trace = await self._session.off_thread(lambda: self.indexes.open(path))
+        scope = self._bridge.scope
+        if trace is None or before is not self._bridge.trace:
+            return
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+        self._grows = None
+        moment, request, playing = scope.moment, scope.request, scope.playing
+        self.show(trace, path)
+        scope.seek(moment)
+        scope.select(request)
+        if playing:
+            scope.toggle()
+        self._tell_run(path, grown=True)
+
+    def _on_changed(self, path: Path) -> None:
+        """What was known of a run holds no longer: it is read from its file."""
+        if path == self.path:
+            self.indexes.drop(path)
+            self.close()
+            self.open(path)
 
     def mention(self, time: float, text: str) -> None:
         """Something that the run on show told a person to know, seconds after its beginning."""

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
+from engine.config.parallel import Parallel
 from engine.config.specs import (
     KV_DTYPES,
     MODES,
@@ -38,6 +39,10 @@ def _switch(text: str) -> bool:
 
 def _speculated(text: str) -> int | str:
     return text if text == "auto" else int(text)
+
+
+def _ranks(text: str) -> Parallel:
+    return Parallel(int(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ _SPEC_KEYS = {
     "dtype": _Key("dtype", str, "a dtype"),
     "device": _Key("device", str, "a device"),
     "revision": _Key("revision", str, "a revision"),
+    "tp": _Key("parallel", _ranks, "a whole number of ranks", PAGED_MODES),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
@@ -176,6 +182,8 @@ def _chosen(config: EngineConfig) -> Iterator[tuple[str, Any]]:
 def _word(value: Any) -> str:
     if isinstance(value, ModelSpec):
         return f"{value.source}@{value.revision}" if value.revision else value.source
+    if isinstance(value, Parallel):
+        return str(value.tensor)
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
@@ -196,6 +204,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
         parts.append(f"{lane.beams} beams")
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
+    if spec.parallel.tensor > 1:
+        parts.append(f"tp {spec.parallel.tensor}")
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 

@@ -10,6 +10,7 @@ from typing import Any
 from engine.config.checks import InvalidInput as InvalidInput
 from engine.config.checks import check, number, one_of, whole
 from engine.config.output_rules import biases, regular_expression, schema, texts
+from engine.config.parallel import Parallel
 from engine.config.schemes import SCHEMES
 
 MODES = {
@@ -46,6 +47,7 @@ class ModelSpec:
     `quantization` "none" takes the weights as they are stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ
     checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
+    `parallel` splits it over several ranks, on a CPU.
     """
 
     source: str = "demo"
@@ -54,8 +56,11 @@ class ModelSpec:
     device: str = "auto"
     revision: str | None = None
     trust_remote_code: bool = False
+    parallel: Parallel = Parallel()
 
     def __post_init__(self) -> None:
+        if isinstance(self.parallel, dict):  # from a record
+            object.__setattr__(self, "parallel", Parallel(**self.parallel))
         check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
         pinned = PINNED.fullmatch(self.source)
         if pinned and not Path(self.source).exists():

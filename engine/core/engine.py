@@ -19,7 +19,7 @@ from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
 from engine.core.face import EngineFace
-from engine.core.faults import DeviceLost
+from engine.core.faults import DeviceLost, device_lost
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.machine import Gauge
@@ -34,6 +34,7 @@ from engine.core.threads import Turn, Turning, end_both, keep_measuring, keep_st
 from engine.memory.allocator import give_back, release_references
 from engine.models.loading import LoadedModel, Report
 from engine.models.weights import Reporter
+from engine.parallel.ranks import RankLost, Ranks
 from engine.runner.launched_step import LaunchedStep
 from engine.scheduler.plan import StepPlan
 from engine.trace.records import Ended, FinishReason, Notice, StepStarted
@@ -204,6 +205,8 @@ class Engine(EngineFace):
 
     def _load(self, assemble: Callable[[], Assembly], config: EngineConfig, say: Reporter) -> None:
         self._assembly = assemble()
+        if (ranks := self._assembly.model.ranks) is not None:
+            ranks.on_lost = partial(_notice_lost, self._inbox, weakref.ref(ranks))
         self.model, self.roof = self._assembly.model, self._assembly.roof
         self.card, self._piece = self.model.card, self._assembly.detokenizers.piece
         self._open_trace(self._build(config, say))
@@ -340,6 +343,8 @@ class Engine(EngineFace):
     def release(self) -> None:
         """See `Turning`."""
         self._drop_runner()
+        if (assembly := vars(self).get("_assembly")) is not None:
+            assembly.model.close()
         for name in ("model", "_assembly", "in_flight"):
             vars(self).pop(name, None)
         give_back()
@@ -352,3 +357,16 @@ class Engine(EngineFace):
             scheduler.speculation = None  # its drafter has a cache too
         for name in () if keep else ("prepared", "runner", "recovery"):
             vars(self).pop(name, None)
+
+
+def _notice_lost(inbox: Inbox, weak: weakref.ref[Ranks]) -> None:
+    """An engine that is idle sees it too."""
+
+    def check() -> None:
+        try:
+            if (ranks := weak()) is not None:
+                ranks.check()
+        except RankLost as error:
+            raise device_lost(error) from error
+
+    inbox.post(check)

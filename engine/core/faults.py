@@ -5,6 +5,8 @@ from enum import Enum, auto
 
 import torch
 
+from engine.parallel.ranks import RankLost
+
 _ALLOCATORS = re.compile(  # what allocators say that raise a plain RuntimeError
     r"can't allocate memory|not enough memory|out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED", re.I
 )
@@ -32,6 +34,8 @@ def fault_of(error: BaseException, device: torch.device) -> Fault:
     Most errors of CUDA are sticky: every later call in the process fails with the same. So a call that cannot fail
     otherwise tells whether the device still answers, after any error on a GPU and after any that speaks of CUDA.
     """
+    if isinstance(error, RankLost):
+        return Fault.DEVICE
     text = str(error)
     told = isinstance(error, torch.AcceleratorError) or _DEVICE.search(text) is not None
     if (device.type == "cuda" or told) and not _answers(device):
@@ -57,6 +61,8 @@ def first_line(error: BaseException) -> str:
 
 def device_lost(error: BaseException) -> DeviceLost:
     """What a `Fault.DEVICE` is told as."""
+    if isinstance(error, RankLost):
+        return DeviceLost(str(error))
     return DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})")
 
 

@@ -76,7 +76,9 @@ class EngineProcess(EngineFace):
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._child = spawn.start("engine.core.host:serve", theirs, cancelled=cancelled)
+            self._child = spawn.start(
+                "engine.core.host:serve", theirs, cancelled=cancelled, starts=spec.parallel.ranks > 1
+            )
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         given = self._connection, weakref.ref(self), self._child
@@ -235,7 +237,7 @@ class EngineProcess(EngineFace):
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
             self.error = f"the engine's process {self.pid} is gone ({how})"
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
-        now = trace.records.times[-1] if trace.records else 0.0
+        now = trace.records.latest
         for request, sample in trace.open:
             trace.append(Ended(now, request, reason, "", self.error, sample))
         self._of(self._session)[1].end_unknown(now, reason, self.error)

@@ -108,6 +108,7 @@ def step_record(
         **_drafts(rows, committed, piece),
         **_beside([emission for _, emission in emitted], piece),
         **_beams(changes, piece),
+        **_ranks(launched),
     )
     seconds["record"] = time.perf_counter() - begun
     return record
@@ -164,6 +165,20 @@ def _beams(changes: Changes, piece: Callable[[int], str]) -> Columns:
         "beam_score": _column([one.path.total for _, one in weighed], np.float32),
         "beam_fate": _column([one.fate for _, one in weighed], np.uint8),
         "beam_text": tuple(piece(one.path.token) for _, one in weighed),
+    }
+
+
+def _ranks(launched: LaunchedStep) -> Columns:
+    times = launched.times(launched.number) if launched.times is not None else None
+    if times is None:
+        return {}
+    spent = {
+        "rank_computing": times.computing,
+        "rank_communicating": times.communicating,
+        "rank_waiting": times.waiting,
+    }
+    return {name: _column(seconds, np.float32) for name, seconds in spent.items()} | {
+        "rank_bytes": _column(times.sent, np.int64)
     }
 
 

@@ -73,6 +73,8 @@ class Stream:
     def __init__(self, ticket: Ticket, trace: Trace, cancel: Cancel) -> None:
         self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
         self.samples, self._trace = ticket.samples, trace
+        self.scheduled: float | None = None  # when the first step that has it began, in seconds from the trace's start
+        self.reused = 0  # tokens of the prompt whose K and V were there
         self._cancel: Cancel | None = cancel  # whose engine lives until this is over, whoever lets go of it
         self.deltas: list[Delta] = []
         self.prompt_scored: PromptScored | None = None  # where it was asked for, before the request ends
@@ -189,10 +191,11 @@ class StreamRouter:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.streams: dict[int, Stream] = {}
+        self._waiting: dict[int, Stream] = {}  # those that no step had yet
         trace.listen(self)
 
     def open(self, ticket: Ticket, cancel: Cancel) -> Stream:
-        stream = self.streams[ticket.request] = Stream(ticket, self.trace, cancel)
+        stream = self.streams[ticket.request] = self._waiting[ticket.request] = Stream(ticket, self.trace, cancel)
         return stream
 
     def end_unknown(self, time: float, reason: FinishReason, error: str) -> None:
@@ -211,6 +214,7 @@ class StreamRouter:
                     stream.end(record)
                     if stream.done:
                         del self.streams[record.request]
+                        self._waiting.pop(record.request, None)
             case PromptScored():
                 if (stream := self.streams.get(record.request)) is not None:
                     stream.prompt_scored = record
@@ -220,6 +224,10 @@ class StreamRouter:
     def _step(self, step: Step) -> None:
         if not self.streams:
             return
+        if self._waiting:
+            for request, reused in zip(step.request.tolist(), step.reused.tolist()):
+                if (stream := self._waiting.pop(request, None)) is not None:
+                    stream.scheduled, stream.reused = step.started, reused
         rows, tokens, logprobs = step.token_row.tolist(), step.token.tolist(), step.logprob.tolist()
         requests, samples = step.request[step.token_row].tolist(), step.branch[step.token_row].tolist()
         ends, text, streams, time = step.text_end.tolist(), step.text, self.streams, step.ended

@@ -61,12 +61,14 @@ def start(
     environment: Mapping[str, str] | None = None,
     light: bool = False,
     cancelled: threading.Event | None = None,
+    starts: bool = False,
 ) -> Child:
     """Starts a child that calls `main` ("package.module:function") with the descriptor of its end `link` of a socket.
 
     It has this process's folder, `sys.path` and environment with `environment` over it, and prints where this process
-    does, or to `out`. A `light` one imports no torch and does not wait for a server that still does. Raises
-    LoadCancelled, OSError, and InvalidInput where what runs models is not installed, unless it is `light`.
+    does, or to `out`. A `light` one imports no torch and does not wait for a server that still does. One that
+    `starts` children itself has them forked by the same server. Raises LoadCancelled, OSError, and InvalidInput where
+    what runs models is not installed, unless it is `light`.
     """
     if not light and (words := engine_missing()):
         raise InvalidInput(words)
@@ -76,7 +78,7 @@ def start(
         if server is None:
             break
         try:
-            return server.fork(main, link, out, wanted, cancelled)
+            return server.fork(main, link, out, wanted, cancelled, starts)
         except ConnectionError:  # it was killed; the next one may live
             server.end()
         except OSError:  # the fault is here: no descriptor is free, the folder is gone
@@ -106,7 +108,7 @@ def assume(variables: Mapping[str, str | None]) -> None:
 
 def server_pid() -> int | None:
     """The server's process, where one runs."""
-    return _server.process.pid if _server is not None and _server.process.poll() is None else None
+    return _server.process.pid if isinstance(_server, Server) and _server.lives else None
 
 
 def _interpreter(
@@ -156,15 +158,17 @@ class Forked:
             signal.pidfd_send_signal(self._handle, number)
 
 
-class Server:
-    """The server as its parent has it. A child is asked for by one byte and the descriptors it gets; the rest of its
-    order goes to the child itself, over a socket on which the server tells its id and, in the end, its exit code."""
+class Reached:
+    """The server as whoever may ask it has it: here a child to whom its parent's was handed on. A child is asked for by
+    one byte and the descriptors it gets; the rest of its order goes to the child itself, over a socket on which the
+    server tells its id and, in the end, its exit code."""
 
-    def __init__(self) -> None:
-        self.conditions = _conditions(BEGUN)
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = _interpreter(f"serve({theirs.fileno()})", theirs, BEGUN, subprocess.DEVNULL, None)
+    def __init__(self, control: socket.socket, conditions: tuple[object, ...]) -> None:
+        self.conditions, self._control = conditions, control
+
+    @property
+    def lives(self) -> bool:
+        return not _hung_up(self._control)
 
     @property
     def ready(self) -> bool:
@@ -178,6 +182,7 @@ class Server:
         out: int | None,
         environment: Mapping[str, str],
         cancelled: threading.Event | None,
+        starts: bool = False,
     ) -> Child:
         order = pickle.dumps((main, os.getcwd(), list(sys.path), dict(environment)))
         ours, theirs = socket.socketpair()
@@ -185,7 +190,7 @@ class Server:
             undo.callback(ours.close)
             with theirs:
                 given = [theirs.fileno(), link.fileno(), *((1, 2) if out is None else (out, out))]
-                socket.send_fds(self._control, [b"!"], given)
+                socket.send_fds(self._control, [b"!"], [*given, self._control.fileno()] if starts else given)
             ours.sendall(order)
             while not select.select([ours], [], [], GLANCE)[0]:
                 if cancelled is not None and cancelled.is_set():
@@ -197,27 +202,48 @@ class Server:
         return Forked(CODE.unpack(told)[0], handles[0], ours)
 
     def end(self) -> None:
-        """Children that live go on."""
+        """It is not asked again."""
         self._control.close()
+
+    def forget(self) -> None:
+        """In a fork of this process, whose server it is not."""
+        self._control.close()
+
+
+class Server(Reached):
+    """The server as its parent has it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours, _conditions(BEGUN))
+        with theirs:
+            self.process = _interpreter(f"serve({theirs.fileno()})", theirs, BEGUN, subprocess.DEVNULL, None)
+
+    @property
+    def lives(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        """Children that live go on."""
+        super().end()
         self.process.kill()
         self.process.wait()
 
     def forget(self) -> None:
-        """In a fork of the parent, whose server it is not."""
-        self._control.close()
+        super().forget()
         self.process.returncode = 0
 
 
-_server: Server | None = None
+_server: Reached | None = None
 _starting = threading.Lock()
 
 
-def _server_for(environment: Mapping[str, str], light: bool) -> Server | None:
+def _server_for(environment: Mapping[str, str], light: bool) -> Reached | None:
     global _server
     if not sys.platform.startswith("linux"):
         return None
     with _starting:
-        server = _server if server_pid() is not None else None
+        server = _server if _server is not None and _server.lives else None
         conditions = _conditions(environment)
         if server is None and not light and conditions == _conditions(BEGUN):
             if _server is None:
@@ -261,7 +287,7 @@ def serve(descriptor: int) -> NoReturn:
     gc.collect()
     gc.freeze()  # a collection would copy every page that children share with the server
     gc.enable()
-    order, link, out, err = _fork_children(control)
+    order, link, out, err, *servers = _fork_children(control)
     with socket.socket(fileno=order) as told, told.makefile("rb") as lines:
         main, folder, path, environment = pickle.load(lines)
     for descriptor, place in ((out, 1), (err, 2)):
@@ -272,7 +298,16 @@ def serve(descriptor: int) -> NoReturn:
     os.environ.update(environment)
     sys.path[:] = path
     importlib.invalidate_caches()
+    for descriptor in servers:
+        _hand_on(descriptor)
     become(main, link)
+
+
+def _hand_on(descriptor: int) -> None:
+    """Takes the end of the server that this child may ask."""
+    global _server
+    _server = Reached(socket.socket(fileno=descriptor), _conditions(os.environ))
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _import_all(control: socket.socket) -> None:
@@ -316,7 +351,7 @@ def _fork_children(control: socket.socket) -> list[int]:
                 continue
             asked, given = b"", [0]
             with contextlib.suppress(ConnectionError):
-                asked, given, _, _ = socket.recv_fds(control, 1, 4, socket.MSG_CMSG_CLOEXEC)
+                asked, given, _, _ = socket.recv_fds(control, 1, 5, socket.MSG_CMSG_CLOEXEC)
             if not asked:
                 os._exit(0)
             told = socket.socket(fileno=os.dup(given[0]))

@@ -8,10 +8,11 @@ from engine.checkpoints.catalog import cached_models
 from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.checkpoints.inspect import inspect_folder, inspect_model, resolve, shipped_awq
+from engine.config.parallel import check_dividing, dividing
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
-from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes
+from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes
 
 USUAL = EngineConfig()
 
@@ -62,12 +63,26 @@ def fits(
     max_running: int = USUAL.max_running,
     token_budget: int = USUAL.token_budget,
     kv_dtype: str = USUAL.kv_dtype,
+    ranks: int = 1,
 ) -> list[Fit]:
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
-    included."""
+    included. With several `ranks` that of one of so many devices, each with such a `memory`. Raises InvalidInput where
+    the model's heads do not divide by them."""
+    check_dividing(ranks, {"attention heads": info.heads, "key and value heads": info.kv_heads})
     wanted = SCHEMES if quantizations is None else quantizations
-    given = dtype, max_running, token_budget, kv_dtype
+    given = dtype, max_running, token_budget, kv_dtype, ranks
     return [_fit(info, memory, name, *given) for name in SCHEMES if name in wanted]
+
+
+def devices_needed(info: ModelInfo, memory: DeviceMemory, bill: Fit) -> int:
+    """Over how many devices of this memory a model must be split that does not fit on one, held as it is; 0 where that
+    does not help, or it fits."""
+    if bill.fits or memory.kind != "cuda" or bill.quantization != "none" or is_awq(info):
+        return 0
+    for ranks in dividing([info.heads, info.kv_heads])[1:]:
+        if fits(info, memory, dtype=bill.dtype, quantizations=["none"], ranks=ranks)[0].fits:
+            return ranks
+    return 0
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:
@@ -113,7 +128,14 @@ def _graph_needs(info: ModelInfo, slots: int, rows: int, budget: int, shape: tup
 
 
 def _fit(
-    info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: int, token_budget: int, kv_dtype: str
+    info: ModelInfo,
+    memory: DeviceMemory,
+    name: str,
+    dtype: str,
+    slots: int,
+    token_budget: int,
+    kv_dtype: str,
+    ranks: int,
 ) -> Fit:
     available, note = _available(info, name), ""
     if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
@@ -129,6 +151,10 @@ def _fit(
         share = info.experts / max(info.parameters, 1)
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
     kv_token = info.kv_token_bytes(kind, kv_dtype)
+    if ranks > 1:
+        weights, kv_token = part_bytes(weights, info.vocabulary * info.hidden * item, ranks), kv_token // ranks
+        if held_as != "none":
+            available = available or "what is quantized cannot be split yet"
     block = USUAL.block_size
     rows = max(1, min(slots, token_budget))
     length = max(1, min(token_budget // rows, info.context or token_budget))

@@ -66,3 +66,8 @@ def has_bfloat16_products() -> bool:
         return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
     except OSError:
         return False
+
+
+def part_bytes(weights: int, embedding: int, ranks: int) -> int:
+    """Of a model's weights, what each of several ranks holds: its part of all matrices, and the whole embedding."""
+    return embedding + max(0, weights - embedding) // ranks

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from engine.checkpoints.hub import download
+from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
-from engine.config.specs import ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
@@ -25,12 +28,21 @@ from engine.models.fusion.fuse import Fusion, fuse
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
+from engine.parallel.group import Group, chosen, join
+from engine.parallel.layers import meet, narrow_head
+from engine.parallel.ranks import Place, Ranks, no_ranks_here
+from engine.parallel.shards import narrowed
+from engine.parallel.split import Split
 from engine.trace.records import ModelCard
 
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A model ready to run: transformers' module with our attention, its tokenizer, its facts."""
+    """A model ready to run: transformers' module with our attention, its tokenizer, its facts.
+
+    Of a model that is split, `module` and `layer_kv` are this rank's part, `group` is what it meets the others over,
+    and `ranks` are the others, on rank 0; there the card is that of the whole model.
+    """
 
     module: PreTrainedModel
     tokenizer: Any
@@ -41,13 +53,26 @@ class LoadedModel:
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each cache: of the layers that share none
     fusion: Fusion | None = None
     notice: str = ""  # why it is not on the device that "auto" would have taken
+    group: Group | None = None
+    ranks: Ranks | None = None
+    held_bytes: int = 0  # of the weights, on this rank
 
     def card_with(self, kv_dtype: str) -> ModelCard:
         """The card of this model over a cache of this dtype ("auto": its own)."""
         if kv_dtype == "auto":
             return self.card
-        token_bytes = kv_token_bytes(self.layer_kv, self.dtype.itemsize, kv_dtype)
+        token_bytes = kv_token_bytes(self.layer_kv, self.dtype.itemsize, kv_dtype) * self.devices
         return replace(self.card, kv_token_bytes=token_bytes, kv_dtype=kv_dtype)
+
+    @property
+    def devices(self) -> int:
+        """How many it is split over."""
+        return self.group.ranks if self.group is not None else 1
+
+    def close(self) -> None:
+        """Ends the other ranks, where there are any."""
+        if self.ranks is not None:
+            self.ranks.close()
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:
@@ -66,6 +91,11 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
         raise
 
 
+def load_part(spec: ModelSpec, folder: Path, place: Place) -> LoadedModel:
+    """A rank's part of a model in a folder, that rank 0 has looked at. Raises as `load` does."""
+    return _read(spec, folder, Reporter(None, None), torch.device("cpu"), place)
+
+
 def _load(spec: ModelSpec, say: Reporter, device: torch.device) -> LoadedModel:
     begun = time.perf_counter()
     say("looking at the model")
@@ -75,24 +105,102 @@ def _load(spec: ModelSpec, say: Reporter, device: torch.device) -> LoadedModel:
         code, report, cancelled = spec.trust_remote_code, say.report, say.cancelled
         folder = download(spec.source, spec.revision, code=code, report=report, cancelled=cancelled)
         check_files(folder, spec.trust_remote_code)
+    if spec.parallel.ranks == 1:
+        loaded = _read(spec, folder, say, device)
+    else:
+        loaded = _read_with_others(spec, folder, say, device)
+    loaded.card = replace(loaded.card, load_seconds=time.perf_counter() - begun)
+    return loaded
+
+
+def _read(
+    spec: ModelSpec, folder: Path, say: Reporter, device: torch.device, place: Place | None = None
+) -> LoadedModel:
+    """The model in a folder, or the part of it that the rank at `place` holds."""
     info = inspect_folder(folder, name_of(spec, folder))
     config = transformers_config(folder, spec)
     quantization = quantization_of(folder, spec, config)
     dtype = getattr(torch, load_dtype(info, quantization, device.type, spec.dtype))
+    split, group = None, None
+    if place is not None:
+        config, split = narrowed(config, place.rank, place.board.ranks)
+        group = join(spec.parallel, place.backend, place.board, place.rank, place.store)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
-    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say)
+    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, split)
     if device.type == "cpu":  # before its weights are packed for them
         native(lambda: say("compiling kernels for this processor, once"))
     say("checking attention")
+    if split is not None:
+        narrow_head(module, split.rank, split.ranks)
     with quiet():
         loaded = _served(module, tokenizer, spec.source, info.name, quantization)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
     say("fusing small operations")
     loaded.fusion = fuse(module)
-    loaded.card = replace(loaded.card, load_seconds=time.perf_counter() - begun)
+    if split is not None and group is not None:
+        _refuse_unsplit(loaded, split)
+        meet(module, group, loaded.card.vocabulary)
+        loaded.group = group
     return loaded
+
+
+def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torch.device) -> LoadedModel:
+    """As rank 0, while the others read their parts."""
+    count = spec.parallel.ranks
+    info, config = inspect_folder(folder, name_of(spec, folder)), transformers_config(folder, spec)
+    held = quantization_of(folder, spec, config)
+    if held != "none":
+        raise InvalidInput(
+            f"tensor_parallel={count}: a model held as {held} cannot be split yet; use quantization none"
+        )
+    if spec.trust_remote_code and "auto_map" in config.to_dict():
+        raise InvalidInput(f"tensor_parallel={count}: a model that brings its own code cannot be split; use 1")
+    if why := no_ranks_here():
+        raise InvalidInput(f"tensor_parallel={count}: {why}; use 1")
+    if device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1":
+        raise InvalidInput(f"tensor_parallel={count}: a split model runs on a CPU so far; use device cpu, or 1")
+    narrowed(config, 0, count)
+    backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
+    say("starting ranks")
+    ranks = Ranks(spec, folder, backend, torch.get_num_threads())
+    try:
+        loaded = _read(spec, folder, say, device, ranks.place)
+        ranks.ready(lambda: say("waiting for the other ranks"))
+    except BaseException as error:
+        ranks.close()
+        release_references(error)
+        raise
+    ranks.devices = (str(device), *ranks.devices)
+    loaded.ranks, loaded.card = ranks, _whole(loaded, info, count, sum(ranks.weight_bytes))
+    return loaded
+
+
+def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:
+    """Raises InvalidInput where a layer does not hand over this rank's heads, as wide as the whole model's."""
+    expected = split.kv_heads // split.ranks, split.head_dim
+    if any(heads != expected for heads in loaded.layer_kv):
+        raise InvalidInput(
+            f"tensor_parallel={split.ranks}: the attention of model type {split.kind!r} does not follow its number of "
+            "heads, so it cannot be split; use 1"
+        )
+
+
+def _whole(loaded: LoadedModel, info: ModelInfo, ranks: int, others: int) -> ModelCard:
+    """The card of the model of which rank 0 holds a part, the other ranks hold `others` bytes."""
+    card = loaded.card
+    return replace(
+        card,
+        parameters=info.parameters,
+        heads=card.heads * ranks,
+        kv_heads=card.kv_heads * ranks,
+        weight_bytes=card.weight_bytes + others,
+        kv_token_bytes=card.kv_token_bytes * ranks,
+        body_parameters=card.body_parameters * ranks,
+        expert_parameters=card.expert_parameters * ranks,
+        head_parameters=card.vocabulary * card.hidden,
+    )
 
 
 def wrap(
@@ -114,4 +222,6 @@ def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, qua
     pack_linears(module)
     card = replace(card, weight_bytes=held_bytes(module))
     eos = end_tokens(module, tokenizer)
-    return LoadedModel(module, tokenizer, card, module.device, module.dtype, eos, layer_kv)
+    return LoadedModel(
+        module, tokenizer, card, module.device, module.dtype, eos, layer_kv, held_bytes=card.weight_bytes
+    )

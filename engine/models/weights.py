@@ -13,13 +13,16 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedModel, TorchAoConfig
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, TorchAoConfig
 
 from engine.checkpoints.inspect import ModelInfo
+from engine.checkpoints.safetensors import weight_files
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.config import first_line
+from engine.parallel.shards import read_shards
+from engine.parallel.split import Split
 
 # Buffers that old versions saved and every model makes itself: rotary frequencies and causal masks.
 REMADE = re.compile(r"(rotary_emb\.inv_freq|\.(attn|attention)\.(masked_)?bias)$")
@@ -47,8 +50,10 @@ def read_weights(
     info: ModelInfo,
     trust_remote_code: bool,
     say: Reporter,
+    split: Split | None = None,
 ) -> PreTrainedModel:
-    """The model with its weights quantized as `quantization` says, on `device`, in eval mode.
+    """The model with its weights quantized as `quantization` says, on `device`, in eval mode; with `split`, the part of
+    it that `config` describes.
 
     Raises InvalidInput when they cannot be read, do not fit in the GPU's memory, or are not those of the config's
     architecture; LoadCancelled between two tensors.
@@ -59,20 +64,24 @@ def read_weights(
         with quiet(), _byte_progress(info, say):
             # Without accelerate, weights for a GPU take a detour through the host's memory.
             placed = find_spec("accelerate") is not None and (device.type != "cpu" or quantization != "none")
-            module, loading = AutoModelForCausalLM.from_pretrained(
-                folder,
+            loader, source, given = _loader(folder, config, split, lambda: say("reading weights", 0, total))
+            module, loading = loader.from_pretrained(
+                source,
                 dtype=dtype,
                 device_map={"": device} if placed else None,
                 attn_implementation="eager",  # every model has it; ours takes its place after the probe
                 use_safetensors=True,
-                trust_remote_code=trust_remote_code,
+                **({"trust_remote_code": trust_remote_code} if split is None else {}),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are refused below, by name
                 **_options(quantization, config, dtype),
+                **given,
             )
             if not placed and device.type != "cpu":
                 module.to(device)
-            refuse_strays(folder, config, module, loading)
+            refuse_strays(folder, config, module, loading, split)
+            if split is not None and (folder / "generation_config.json").is_file():
+                module.generation_config = GenerationConfig.from_pretrained(folder)
             _refuse_no_numbers(folder, module)
             _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
     except (LoadCancelled, InvalidInput):
@@ -83,6 +92,18 @@ def read_weights(
         raise InvalidInput(f"{folder} cannot be loaded: {first_line(error)}") from error
     say("reading weights", total, total)
     return module.eval().requires_grad_(False)
+
+
+def _loader(
+    folder: Path, config: Any, split: Split | None, before: Callable[[], None]
+) -> tuple[Any, Path | None, dict[str, Any]]:
+    """The class whose `from_pretrained` loads, the folder that it is given, and what else; `before` is called before
+    each tensor that is split."""
+    if split is None:
+        return AutoModelForCausalLM, folder, {}
+    shards = read_shards(weight_files(folder), split, lambda _: before())
+    cls = AutoModelForCausalLM._model_mapping[type(config)]
+    return cls[0] if isinstance(cls, tuple) else cls, None, {"state_dict": shards}
 
 
 def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, Any]:
@@ -119,7 +140,9 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any]) -> None:
+def refuse_strays(
+    folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: Split | None = None
+) -> None:
     """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
     found = {
         kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())
@@ -128,6 +151,11 @@ def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: d
     found["unexpected"] = [key for key in found["unexpected"] if not REMADE.search(key)]
     found["mismatched"] = found["mismatched"] or _misshapen(module)
     said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
+    if said and split is not None:
+        raise InvalidInput(
+            f"tensor_parallel={split.ranks}: the layers of model type {config.model_type!r} are not known well enough "
+            f"to be split ({', '.join(said)}); use 1"
+        )
     if said:
         raise InvalidInput(
             f"{folder}: its weights are not those of the model that config.json describes ({config.model_type}): "

@@ -11,6 +11,8 @@ from engine.runner.runner import Runner, on_gpu_path
 def make_runner(model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> Runner:
     """The runner that a config asks for on the model's device, with a cache of `blocks` blocks; `operations` a second
     of the device's matrix products."""
+    if model.ranks is not None:
+        model.ranks.make_runner(config, blocks)
     if not config.paged:
         return PaddedRunner(model, config, blocks)
     if on_gpu_path(model.device):

@@ -1,7 +1,7 @@
 """A step that the device is computing, and what it brings back to the host."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.decoding.constraints.masks import Masks
+from engine.parallel.board import RankTimes
 from engine.runner.prompt_scores import ScoredPositions
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
@@ -137,7 +138,8 @@ class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
     those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
-    once read. `swapping`: those of prepare in which blocks were copied to host memory and back.
+    once read. `swapping`: those of prepare in which blocks were copied to host memory and back. `times`
+    tells what the step took each rank of a split model, by its `number` there.
     """
 
     plan: StepPlan
@@ -148,6 +150,8 @@ class LaunchedStep:
     graph: int = 0
     device: float = 0.0
     swapping: float = 0.0
+    number: int = -1
+    times: Callable[[int], RankTimes | None] | None = None
     _scored: ScoredPositions | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None

@@ -111,6 +111,8 @@ class PagedRunner(Runner):
         self._recorded: RecordedSteps | None = None
         self.graphs_off = "" if config.cuda_graphs else "switched off"
         self.mixed_off = "" if config.mixed_graphs else "switched off"
+        if model.group is not None and not model.group.recordable and not self.graphs_off:
+            self.graphs_off = f"its ranks meet over {model.group.name}, which cannot be recorded"
 
     @property
     def block_caches(self) -> list[Tensor]:
@@ -123,6 +125,8 @@ class PagedRunner(Runner):
     def _record(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:
             return
+        if self.model.ranks is not None:
+            self.model.ranks.capture()
         card = self.model.card
         width = blocks_for(card.context, self.block_size) if card.context else self._blocks
         width, size = min(width, self._blocks), self.block_size
@@ -140,7 +144,7 @@ class PagedRunner(Runner):
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedSteps(forward, inputs, self._blocks, report)
+                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree)
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
@@ -150,6 +154,11 @@ class PagedRunner(Runner):
             self.graphs_off = str(error)
         except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
             self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
+
+    def _agree(self, value: float) -> float:
+        """What is decided by it is decided alike on all ranks."""
+        group = self.model.group
+        return value if group is None else group.largest(value, self._device)
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         self._copy_blocks(plan.copies, *self.block_caches)

@@ -103,17 +103,23 @@ class RecordedSteps:
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
     are replayed, run by run, and not decode rows alone. Of the last step, `attention` are the seconds that it took,
     `chosen` the likeliest tokens and their log-probabilities, overwritten by the next. `report` hears how much of it is
-    done, of how much, and may raise. Raises Unrecordable."""
+    done, of how much, and may raise. `agree` makes one number of what each rank of a split model has measured. Raises
+    Unrecordable."""
 
     def __init__(
-        self, forward: Callable[[int, int], Tensor], inputs: StepInputs, blocks: int, report: Callable[[int, int], None]
+        self,
+        forward: Callable[[int, int], Tensor],
+        inputs: StepInputs,
+        blocks: int,
+        report: Callable[[int, int], None],
+        agree: Callable[[float], float] = float,
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
         self.attention, self.chosen = 0.0, list[Tensor]()
         proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
         report(0, 1 + len(proofs))
         self._rehearse([1], blocks)
-        if (seconds := _least_seconds(forward)) > LONG:
+        if (seconds := _least_seconds(forward, agree)) > LONG:
             raise Unrecordable(f"a step of {seconds:.1f} s gains nothing by it")
         self.prompts = seconds <= SHORT and tokens > rows
         if self.prompts:
@@ -132,9 +138,9 @@ class RecordedSteps:
             count, kept = self._rehearse(counts, blocks)
             expected = forward(count, kept)
             difference = (self._program(count, kept)[0].float() - expected.float()).abs().max()
-            off = difference / expected.float().abs().max().clamp_min(1e-6)
+            off = agree(float(difference / expected.float().abs().max().clamp_min(1e-6)))
             if not off <= TOLERANCE[expected.dtype]:
-                raise Unrecordable(f"replayed over {count} tokens, its logits are off by {float(off):.2g}")
+                raise Unrecordable(f"replayed over {count} tokens, its logits are off by {off:.2g}")
 
     def _rehearse(self, counts: Sequence[int], blocks: int) -> tuple[int, int]:
         """Rows at some positions, each in blocks of its own where there are as many."""
@@ -175,14 +181,14 @@ class RecordedSteps:
         return tokens.clone(), logprobs.clone()
 
 
-def _least_seconds(forward: Callable[[int, int], Tensor]) -> float:
+def _least_seconds(forward: Callable[[int, int], Tensor], agree: Callable[[float], float]) -> float:
     """Of a step of one token. What is to be chosen by it is chosen for the whole session: a step that other programs
     held up is tried again."""
     least = float("inf")
     for _ in range(TRIES):
         begun = time.perf_counter()
         forward(1, 1)
-        least = min(least, time.perf_counter() - begun)
+        least = min(least, agree(time.perf_counter() - begun))
         if not SHORT < least <= LONG:
             break
     return least

@@ -104,6 +104,8 @@ class Runner(ABC):
 
     def keep_host_blocks(self, count: int) -> None:
         """Takes memory for so many blocks of preempted requests."""
+        if self.model.ranks is not None:
+            self.model.ranks.keep_host_blocks(count)
         kind = PinnedBlocks if on_gpu_path(self._device) else PlainBlocks
         self.host_blocks = kind(self.block_caches, count)
 
@@ -123,6 +125,23 @@ class Runner(ABC):
         """Starts a step; returns before the device is done (on a CPU, when it is)."""
         begun = Clock()
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
+        ranks, group = self.model.ranks, self.model.group
+        if ranks is None or group is None:
+            self._launch(launched, on_gpu)
+            return launched
+        launched.number = ranks.step(plan)
+        group.begin(launched.number)
+        try:
+            self._launch(launched, on_gpu)
+        except Exception as error:
+            if group.within:  # where the others are in it, nobody can say
+                raise ranks.lost(error) from error
+            raise
+        launched.times = ranks.times
+        return launched
+
+    def _launch(self, launched: LaunchedStep, on_gpu: bool) -> None:
+        plan, begun = launched.plan, launched.started
         with torch.inference_mode(), current_device(self._device):
             if on_gpu:
                 launched.mark()
@@ -147,6 +166,8 @@ class Runner(ABC):
                     masks.leave()
                 raise
             forwarded = Clock()
+            if self.model.group is not None:
+                self.model.group.end()
             if timer is not None:
                 launched.attention = timer.seconds
             launched.graph = inputs.graph
@@ -157,7 +178,13 @@ class Runner(ABC):
                 launched.mark()
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
-        return launched
+
+    def follow(self, plan: StepPlan) -> None:
+        """The same step on another rank, which draws no tokens."""
+        with torch.inference_mode():
+            if plan.swap_out or plan.swap_in:
+                self._swap(plan)
+            self._prepare(plan).compute(None)
 
     def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
         """The model's logits `[kept tokens, vocabulary]`. `ids` and `positions` are `[sequences, tokens]`; `keep` are

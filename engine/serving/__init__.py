@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from engine.serving.access.keys import KEYS_VARIABLE, KeyFile, made_key
-from engine.serving.settings import JwtRules, ServingSettings
+from engine.serving.settings import JwtRules, OtlpSettings, RequestLogSettings, ServingSettings
 
 if TYPE_CHECKING:
+    from engine.serving.request_log import last_requests
     from engine.serving.server import Server
 
 
@@ -14,4 +15,8 @@ def __getattr__(name: str) -> Any:
         from engine.serving.server import Server
 
         return Server
+    if name == "last_requests":
+        from engine.serving.request_log import last_requests
+
+        return last_requests
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,6 +19,8 @@ from engine.serving.answers.form import Json, usage
 from engine.serving.asked import Sampled, read
 from engine.serving.delivery import News, Reader
 from engine.serving.errors import ApiError
+from engine.serving.exchange import Exchange
+from engine.serving.exchange.exchange import LONGEST_HEADER
 from engine.serving.service import Service
 from engine.trace.records import Ended, FinishReason
 
@@ -42,28 +46,45 @@ class Answering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
-            asked = read(self._asked, await body_of(Request(scope, receive)))
-            await self._answer(asked, scope, receive, send)
+            body = await body_of(Request(scope, receive))
+            form = self._form(self._service.model)
+            with self._service.outlet.open(_exchange(form, scope, len(body))) as exchange:
+                await self._answer(read(self._asked, body), form, exchange, scope, receive, send)
 
-    async def _answer(self, asked: Sampled, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self, asked: Sampled, form: Form, exchange: Exchange, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         service = self._service
+        exchange.streamed = bool(asked.stream)
         service.check_model(asked.model)
-        params = asked.params(service.most_tokens)
+        exchange.prompts = asked.prompts
+        exchange.params = params = asked.params(service.most_tokens)
         with service.admission.enter(scope["caller"], len(asked.prompts) * params.n):
             echoed = [await self._text(prompt) for prompt in asked.prompts] if asked.echoes else []
-            streams = await service.submit(asked.prompts, params, scope["caller"])
+            exchange.submitted = time.perf_counter()
+            exchange.streams = streams = await service.submit(asked.prompts, params, scope["caller"])
             with service.delivery.reading(streams) as reader:
                 watch = asyncio.create_task(_watch(receive, reader))
                 try:
-                    answer = Answer(service, asked, self._form(service.model), reader, echoed)
+                    answer = Answer(service, asked, form, reader, echoed)
                     await (answer.stream(send) if asked.stream else answer.whole(scope, receive, send))
                 finally:
                     watch.cancel()
+                if answer.failure is not None:
+                    exchange.refuse(answer.failure)
+                elif reader.left:
+                    exchange.leave()
 
     async def _text(self, prompt: Prompt) -> str:
         if isinstance(prompt, str):
             return prompt
         return await self._service.ask(lambda: self._service.engine.decode(prompt))  # type: ignore[arg-type]
+
+
+def _exchange(form: Form, scope: Scope, size: int) -> Exchange:
+    headers = Headers(scope=scope)
+    parent, state = (headers.get(name, "")[:LONGEST_HEADER] for name in ("traceparent", "tracestate"))
+    return Exchange(form.id, scope["path"], scope["caller"], form.model, size, parent, state)
 
 
 async def _watch(receive: Receive, reader: Reader) -> None:
@@ -73,7 +94,8 @@ async def _watch(receive: Receive, reader: Reader) -> None:
 
 
 class Answer:
-    """One request's answer as it comes. Sample s of prompt p is choice p·n + s."""
+    """One request's answer as it comes. Sample s of prompt p is choice p·n + s. `failure` is an error that came too
+    late for a status."""
 
     def __init__(self, service: Service, asked: Sampled, form: Form, reader: Reader, echoed: Sequence[str]) -> None:
         self._service, self._asked, self._form, self._reader = service, asked, form, reader
@@ -81,6 +103,7 @@ class Answer:
         self._echoed = [text for text in echoed for _ in range(self._samples)]
         self._length = [0] * (len(reader.streams) * self._samples)  # characters that each choice has so far
         self._tokens = 0
+        self.failure: ApiError | None = None
 
     async def whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it when all of it is there. Raises ApiError where a sample failed."""
@@ -116,6 +139,7 @@ class Answer:
                 new = [choice for one in news if (choice := await self._delta(one)) is not None]
                 await _send(send, self._form.events(new, later))
         except ApiError as error:  # too late for a status: an event tells it, and no [DONE] follows
+            self.failure = error
             await _send(send, b"data: " + to_json(error.body) + b"\n\n")
         else:
             if self._reader.left:

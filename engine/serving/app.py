@@ -145,4 +145,5 @@ class _Plain:
         return JSONResponse({"ready": not fault, "why": fault or None}, 503 if fault else 200)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(exposition(self._service.observer), media_type=CONTENT_TYPE_LATEST)
+        more = [metric for sink in self._service.outlet.sinks for metric in sink.collect()]
+        return Response(exposition(self._service.observer, more), media_type=CONTENT_TYPE_LATEST)

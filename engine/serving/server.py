@@ -10,6 +10,7 @@ import uvicorn
 from engine.config.checks import InvalidInput
 from engine.core.face import EngineFace
 from engine.serving.app import Gates, make_app
+from engine.serving.exchange import Outlet, Sink
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
 from engine.serving.watch import Hub
@@ -29,6 +30,11 @@ class Server:
         self._check_tls()
         self._socket = _bound(settings)
         self._bound_to: tuple[str, int] = self._socket.getsockname()[:2]  # to be told after its end too
+        try:
+            self._outlet = Outlet(_sinks(settings))
+        except BaseException:
+            self._socket.close()
+            raise
         self._uvicorn: _Uvicorn | None = None
 
     @property
@@ -49,7 +55,7 @@ class Server:
     def run(self, engine: EngineFace, model: str, ready: Callable[[str], None] = lambda address: None) -> None:
         """Serves until it is told to stop, by `stop`, SIGTERM or Ctrl+C, or until the engine ends. Requests that run
         then end first."""
-        service = Service(engine, model, self.settings)
+        service = Service(engine, model, self.settings, self._outlet)
         hub = Hub(engine.trace, self._gates.control(), self.settings.share_text)
         config = uvicorn.Config(
             make_app(service, self._gates, hub, self.settings),
@@ -83,8 +89,9 @@ class Server:
             self._uvicorn.should_exit = True
 
     def close(self) -> None:
-        """Gives the address back, of a server that does not run."""
+        """Gives the address back, of a server that does not run; what is known of requests goes where it is to."""
         self._socket.close()
+        self._outlet.close()
 
     def _check_tls(self) -> None:
         if (certificate := self.settings.tls_certificate) is None:
@@ -119,6 +126,25 @@ class _Uvicorn(uvicorn.Server):
         await self._service.aside(self._hub.keep_up)
         if (old := min(len(engine.trace.records) - KEPT, self._hub.position)) > 0:
             engine.trace.forget(old)
+
+
+def _sinks(settings: ServingSettings) -> list[Sink]:
+    """Who is told of requests that are over. Raises InvalidInput."""
+    found: list[Sink] = []
+    try:
+        if settings.request_log is not None:
+            from engine.serving.request_log import RequestLog
+
+            found.append(RequestLog(settings.request_log))
+        if settings.otlp is not None:
+            from engine.serving.otlp import Otlp
+
+            found.append(Otlp(settings.otlp))
+    except ImportError as error:
+        for sink in found:
+            sink.close()
+        raise InvalidInput(f"{error.name} is missing: pip install 'batchscope[serve,otel]'") from error
+    return found
 
 
 def _bound(settings: ServingSettings) -> socket.socket:

@@ -15,6 +15,7 @@ from engine.core.stream import Stream
 from engine.serving.admission import Admission
 from engine.serving.delivery import Delivery
 from engine.serving.errors import ApiError, refused
+from engine.serving.exchange import Outlet
 from engine.serving.metrics import Observer
 from engine.serving.settings import ServingSettings
 from engine.serving.vocabulary import Vocabulary
@@ -26,10 +27,12 @@ Found = TypeVar("Found")
 
 
 class Service:
-    """`model` is the name that requests ask for. `draining`: it takes no more of them."""
+    """`model` is the name that requests ask for. `outlet` is told of those that are over. `draining`: it takes no more
+    of them."""
 
-    def __init__(self, engine: EngineFace, model: str, settings: ServingSettings) -> None:
+    def __init__(self, engine: EngineFace, model: str, settings: ServingSettings, outlet: Outlet | None = None) -> None:
         self.engine, self.model = engine, model
+        self.outlet = outlet or Outlet(())
         self.created = int(time.time())
         self.draining = False
         self.observer = Observer(engine.trace, model)

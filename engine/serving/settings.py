@@ -27,13 +27,43 @@ class JwtRules:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestLogSettings:
+    """`database` is a file of SQLite, or a URL (postgresql://USER@HOST/DATABASE). Rows are in the file `spool` until it
+    has them, at most `spool_bytes`. `text`: prompts and answers are kept too."""
+
+    database: str
+    spool: Path
+    text: bool = False
+    spool_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        check(bool(text("request_log", self.database)), "request_log", self.database, "name a file or a URL")
+        whole("log_spool_size", self.spool_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """Where OpenTelemetry's spans and measures go, over HTTP: `url` without /v1/traces (None: where
+    $OTEL_EXPORTER_OTLP_* say). `text`: with prompts and answers."""
+
+    url: str | None = None
+    text: bool = False
+
+    def __post_init__(self) -> None:
+        if self.url is not None:
+            fine = self.url.startswith(("http://", "https://"))
+            check(fine, "otlp", self.url, "give a URL, such as http://127.0.0.1:4318")
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSettings:
     """`port` 0 takes any that is free. `keys` is a file of `batchscope key`; where there are keys or `jwt`, every route
     but /health asks for one. `allowed_hosts` are names by which it may be called beside its address. `origins` are the
     web pages (`https://host`) that may call it from a browser. At most `queue` samples wait beside those that run, and
     at most `per_key` of one key are open (None: no limit of its own). Bodies over `body` bytes are refused. Of the
     windows that watch from elsewhere, one of the keys that `controllers` name may send, stop and steer, and reads all
-    texts; where no key is asked for, the first to come. All others read them only with `share_text`.
+    texts; where no key is asked for, the first to come. All others read them only with `share_text`. `request_log` and
+    `otlp` say where it is told what became of requests (None: nowhere).
     """
 
     host: str = "127.0.0.1"
@@ -49,6 +79,8 @@ class ServingSettings:
     tls_key: Path | None = None
     controllers: tuple[str, ...] = ()
     share_text: bool = False
+    request_log: RequestLogSettings | None = None
+    otlp: OtlpSettings | None = None
 
     def __post_init__(self) -> None:
         check(bool(text("host", self.host)), "host", self.host, "name an address, such as 127.0.0.1")

@@ -112,10 +112,10 @@ def load(
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
     trace, check = Trace() if into is None else into, RecordCheck()
     try:
-        with _opened(path) as db:
+        with opened(path) as db:
             db.set_progress_handler(lambda: cancelled is not None and cancelled.is_set(), 10_000)
-            parted = _parted(path)
-            version = _check_file(path, db, parted)
+            parted = parted_from(path)
+            version = format_of(path, db, parted)
             older = Older(version) if version < VERSION else None
             (total,) = db.execute("select count(*) from records").fetchone()
             if not total:
@@ -145,17 +145,20 @@ def load(
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Read only. The file of a run that was killed has another beside it, and SQLite must be able to write to that
-    folder: where it may not, on a read-only medium say, both are copied first."""
+def opened(path: Path, any_thread: bool = False) -> Iterator[sqlite3.Connection]:
+    """Read only; `any_thread` where several read, in turns. The file of a run that was killed has another beside it,
+    and SQLite must be able to write to that folder: where it may not, on a read-only medium say, both are copied
+    first."""
     with contextlib.ExitStack() as stack:
-        if _is_open(path) and not os.access(path.parent, os.W_OK):
+        if is_open(path) and not os.access(path.parent, os.W_OK):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            for part in (path, _beside(path)):
+            for part in (path, beside(path)):
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(part, folder / part.name)
             path = folder / path.name
-        db = stack.enter_context(contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)))
+        place = f"{path.absolute().as_uri()}?mode=ro"
+        connection = sqlite3.connect(place, uri=True, check_same_thread=not any_thread)
+        db = stack.enter_context(contextlib.closing(connection))
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         db.execute("pragma trusted_schema = off")
         yield db
@@ -164,29 +167,29 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 BEGINNING = 0.2  # seconds that a writer may take between its first write and the file beside it
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
     """What was written last, until the run is over."""
     return path.with_name(f"{path.name}-wal")
 
 
-def _is_open(path: Path) -> bool:
+def is_open(path: Path) -> bool:
     """It is written, or its writer was killed."""
     with path.open("rb") as file:
         return file.read(20)[18:] == b"\2\2"  # the two bytes of SQLite's header that tell of a log beside it
 
 
-def _parted(path: Path) -> str:
+def parted_from(path: Path) -> str:
     """Where a run that was killed has lost the file beside it: that, in words."""
-    name = _beside(path).name
-    if not _is_open(path) or _beside(path).exists():
+    name = beside(path).name
+    if not is_open(path) or beside(path).exists():
         return ""
     time.sleep(BEGINNING)
-    if _beside(path).exists():
+    if beside(path).exists():
         return ""
     return f"{path} was copied without {name}, which holds what was written last; put that beside it"
 
 
-def _check_file(path: Path, db: sqlite3.Connection, parted: str) -> int:
+def format_of(path: Path, db: sqlite3.Connection, parted: str) -> int:
     """The version of its format. Raises InvalidInput unless it is a run of this one or an earlier one, and nothing but
     its one table."""
     (application,) = db.execute("pragma application_id").fetchone()

@@ -33,3 +33,7 @@ class Column:
     @property
     def values(self) -> Array:
         return self._values[: self.count]
+
+    def __frozen__(self) -> dict[str, Any]:
+        """What is kept of it: `engine.trace.index`."""
+        return {"_values": self.values, "count": self.count}

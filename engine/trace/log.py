@@ -1,11 +1,12 @@
 """The records of one trace, hours of them: the newest as objects, older ones packed and unpacked when they are read."""
 
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from engine.trace.records import Header, Kind, Record, Step
 KEPT = 8_192  # records as objects: the last 40 seconds at 100 steps a second
 CHUNK = 128  # records that are packed together
 CACHED = 16  # chunks that stay unpacked, for readers that go on where they were
+COLUMNS = ("times", "step_places", "step_begins", "step_ends", "step_running", "step_kv")
 
 
 def time_of(record: Record) -> float:
@@ -60,13 +62,15 @@ class Log(Sequence[Record]):
     falls (a record that was made before the one ahead of it counts from that one's time); of each step, `step_places`
     (its index here), `step_begins`, `step_ends`, `step_running` (rows that are not held) and `step_kv` (tokens in the
     cache after it). They are `array`s, for other threads perhaps one record behind. Take slices, which are copies: an
-    array that NumPy looks into cannot grow.
+    array that NumPy looks into cannot grow. They begin with the first record that is left: where none was let go,
+    `times` has a record's index.
     """
 
     def __init__(self, records: Iterable[Record] = (), kept: int = KEPT) -> None:
         self.times = array("d")
         self.step_places, self.step_begins, self.step_ends = array("I"), array("d"), array("d")
         self.step_running, self.step_kv = array("I"), array("q")
+        self.latest = 0.0  # when the newest record was known, be it here or let go
         self._length = 0
         self._kept = kept
         self._state = _State(0, [], 0, [])
@@ -86,7 +90,8 @@ class Log(Sequence[Record]):
         else:
             now.kept.append([record])
         self._length += 1  # before the columns, so that what they name can be read
-        self.times.append(max(time, self.times[-1]) if place else time)
+        self.latest = max(time, self.latest) if place else time
+        self.times.append(self.latest)
         if isinstance(record, Step):
             self.step_places.append(place)
             self.step_begins.append(record.started)
@@ -107,13 +112,21 @@ class Log(Sequence[Record]):
         self._packing = None
         self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[1:])
 
-    def forget(self, end: int) -> None:
-        """Lets go of the records before `end`, which can no longer be read; all others keep their index."""
+    def forget(self, end: int, columns: bool = True) -> None:
+        """Lets go of the records before `end`, which can no longer be read; all others keep their index. Their part of
+        the `columns` goes along: these are made anew, so that who reads the old ones is not disturbed."""
         now = self._state
         if end > now.begin:
             left = now.slice(end, self._length)
             self._state = _State(end, [], end, [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)])
             self._packing = None
+            if not columns:
+                return
+            self.times = self.times[-len(left) :] if left else array("d")
+            steps = bisect_left(self.step_places, end)
+            self.step_places, self.step_begins = self.step_places[steps:], self.step_begins[steps:]
+            self.step_ends, self.step_running = self.step_ends[steps:], self.step_running[steps:]
+            self.step_kv = self.step_kv[steps:]
 
     # -- readers --------------------------------------------------------------------------------------------------
 
@@ -171,6 +184,11 @@ class Log(Sequence[Record]):
         return self._state.first
 
     @property
+    def columns(self) -> "dict[str, array[Any]]":
+        """The columns by their names."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    @property
     def packed_bytes(self) -> int:
         """The size of what is packed."""
         return sum(map(len, self._state.chunks))
@@ -181,7 +199,7 @@ class WatchedLog(Log):
 
     def __init__(self, log: Log, look: Callable[[], None]) -> None:
         self.__dict__.update(log.__dict__)
-        self._look = look
+        self._log, self._look = log, look
 
     @overload
     def __getitem__(self, at: int) -> Record: ...
@@ -191,4 +209,4 @@ class WatchedLog(Log):
 
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
         self._look()
-        return super().__getitem__(at)
+        return self._log[at]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
@@ -272,7 +272,8 @@ class RequestIndex:
     """Requests by id, kept up to date by feeding it records in order. Costs O(rows) a step."""
 
     def __init__(self) -> None:
-        self.requests: dict[int, RequestView] = {}
+        self._fed: dict[int, RequestView] = {}
+        self.requests: Mapping[int, RequestView] = self._fed
         self._submitted = array("d")  # in order of time, as `_ids`
         self._ids: list[int] = []
 
@@ -281,6 +282,22 @@ class RequestIndex:
         of this index, made in O(log requests); a request is worked out each time that it is asked for."""
         return _Past(self.requests, self._ids, bisect_right(self._submitted, moment), moment)
 
+    @property
+    def order(self) -> tuple[array[float], list[int]]:
+        """When each request was submitted, in order of time, and which it is."""
+        return self._submitted, self._ids
+
+    def restore(self, requests: Mapping[int, RequestView], submitted: array[float], ids: list[int]) -> None:
+        """Takes over a whole run's requests and their `order`: nothing more can be fed."""
+        self.requests, self._submitted, self._ids = requests, submitted, ids
+
+    def forget(self, requests: Collection[int]) -> None:
+        """Lets go of these, of which no later record speaks."""
+        for request in requests:
+            self._fed.pop(request, None)
+        left = [(time, request) for time, request in zip(self._submitted, self._ids) if request in self._fed]
+        self._submitted, self._ids = array("d", (time for time, _ in left)), [request for _, request in left]
+
     def feed(self, record: Record) -> None:
         match record:
             case Step():
@@ -288,7 +305,7 @@ class RequestIndex:
             case Submitted():
                 self._submit(record)
             case Ended():
-                self.requests[record.request].samples[record.branch].end(record)
+                self._fed[record.request].samples[record.branch].end(record)
             case _:
                 pass
 
@@ -296,12 +313,12 @@ class RequestIndex:
         place = bisect_right(self._submitted, record.time)
         self._submitted.insert(place, record.time)
         self._ids.insert(place, record.request)
-        self.requests[record.request] = RequestView(
+        self._fed[record.request] = RequestView(
             record.request, record.time, record.text, record.token_ids, record.params, record.messages, record.label
         )
 
     def _step(self, step: Step) -> None:
-        requests, started, ended, text, at = self.requests, step.started, step.ended, step.text, 0
+        requests, started, ended, text, at = self._fed, step.started, step.ended, step.text, 0
         branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
         swapped = step.swapped_out
         for request, branch in zip(step.preempted.tolist(), branches, strict=True):

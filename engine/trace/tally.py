@@ -1,5 +1,6 @@
 """How many samples wait, run and are over at any moment: the one count that every view tells."""
 
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from engine.trace.records import Ended, FinishReason, Kind, Record, Step, Submitted
 
 _BITS = 8  # of a sample's key: which of its request's it is
+_WIDTH = 7  # numbers a tally
 
 
 class Tally(NamedTuple):
@@ -38,7 +40,7 @@ class TallyIndex:
         self._running: set[int] = set()
         self._over: set[int] = set()
         self._reasons: Counter[FinishReason] = Counter()
-        self._times, self._tallies = [-inf], [Tally()]  # where it changed
+        self._times, self._tallies = array("d", (-inf,)), array("q", Tally())  # where it changed
 
     def feed(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -72,11 +74,12 @@ class TallyIndex:
         running, cancelled = len(self._running), self._reasons[FinishReason.CANCELLED]
         failed, over = self._reasons[FinishReason.ERROR], len(self._over)
         ends = over - cancelled - failed, cancelled, failed
-        tally = Tally(len(self.ids), self._samples - running - over, running, *ends, self._newest)
-        if tally != self._tallies[-1]:
+        tally = array("q", (len(self.ids), self._samples - running - over, running, *ends, self._newest))
+        if tally != self._tallies[-_WIDTH:]:
             self._times.append(max(time, self._times[-1]))
-            self._tallies.append(tally)
+            self._tallies += tally
 
     def at(self, moment: float = inf) -> Tally:
         """As things stood at a moment; infinite: as they stand."""
-        return self._tallies[bisect_right(self._times, moment) - 1]
+        place = _WIDTH * bisect_right(self._times, moment)
+        return Tally(*self._tallies[place - _WIDTH : place])

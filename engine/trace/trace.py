@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from engine.trace.log import CHUNK, Log, WatchedLog
@@ -26,6 +26,7 @@ class Trace:
     """
 
     notebook: ClassVar[Notebook]  # `engine.export` gives it
+    known: Mapping[str, Any] = {}  # what readers made of all records, where that was kept; by the readers' names
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records = Log()
@@ -42,6 +43,16 @@ class Trace:
         self._index_lock = threading.Lock()
         for record in records:
             self._take(record)
+
+    @classmethod
+    def indexed(cls, log: Log, known: Mapping[str, Any]) -> Trace:
+        """A run that is over, of which everything is known and no record was read: `engine.trace.index`."""
+        trace, whole = cls(), known["trace"]
+        trace.records, trace.known, trace.complete = log, known, True
+        trace.origin, trace.end, trace.samples = whole["origin"], whole["end"], whole["samples"]
+        trace._header, trace._open = whole["header"], dict.fromkeys(whole["open"])
+        trace._index, trace._indexed = known["requests"], len(log)
+        return trace
 
     def append(self, record: Record) -> None:
         with self._lock:
@@ -87,11 +98,11 @@ class Trace:
         twin.origin, twin.end, twin.complete, twin._header = self.origin, self.end, self.complete, self._header
         return twin
 
-    def forget(self, end: int) -> None:
-        """Lets go of the records before `end`: who copies a trace elsewhere need not keep it. The others keep their
-        index; `requests`, `steps` and `duration` are no longer to be had."""
+    def forget(self, end: int, columns: bool = True) -> None:
+        """Lets go of the records before `end`, with their part of the log's `columns`: who copies a trace elsewhere
+        need not keep it. The others keep their index; `requests`, `steps` and `duration` are no longer to be had."""
         with self._lock:
-            self.records.forget(end)
+            self.records.forget(end, columns)
 
     @property
     def header(self) -> Header:
@@ -106,7 +117,7 @@ class Trace:
             return list(self._open)
 
     @property
-    def requests(self) -> dict[int, RequestView]:
+    def requests(self) -> Mapping[int, RequestView]:
         """Every request so far, by id, brought up to date with the records at the time of the call."""
         with self._index_lock:
             end = len(self.records)

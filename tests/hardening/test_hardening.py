@@ -10,6 +10,7 @@ from tests.hardening.found import Found
 from tests.hardening.harden import SHARES, harden
 from tests.hardening.kills import kill
 from tests.hardening.mutators import broken_text
+from tests.hardening.requests import ask
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
@@ -40,6 +41,14 @@ def test_after_hundreds_of_turns_an_engine_has_kept_its_blocks_and_left_nothing(
     assert found.counts == {"kept": 250}
 
 
+@pytest.mark.timeout(240)
+def test_after_hundreds_of_clients_that_went_away_a_server_has_nothing_left() -> None:
+    found = ask(100, 0)
+    assert found.defects == []
+    assert found.counts.total() == 100
+    assert found.counts["taken"] > 10
+
+
 def test_what_is_no_answer_is_counted_as_a_defect() -> None:
     found = Found()
     for outcome in ("taken", "refused", "traceback", "hang"):
@@ -48,7 +57,7 @@ def test_what_is_no_answer_is_counted_as_a_defect() -> None:
 
 
 def test_the_long_run_tries_every_kind() -> None:
-    assert set(SHARES) == {*TARGETS, "kills", "soak"}
+    assert set(SHARES) == {*TARGETS, "kills", "soak", "requests"}
 
 
 def test_what_is_broken_can_be_broken_again() -> None:

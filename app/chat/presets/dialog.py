@@ -61,7 +61,7 @@ class PresetDialog(Dialog):
         system = label(tr("System prompt"), "secondary"), self.system
         shown = Row(tr("Name"), self.name), *system, *rows, self.output, None
         fields = column(*shown, margins=(0, 0, 12, 0), spacing=8)
-        sheet = sized(Scrolled(fields, "preset_scroll"), least_width=WIDE, least_height=HIGH)
+        sheet = sized(Scrolled(fields, "preset_scroll", tr("preset")), least_width=WIDE, least_height=HIGH)
         sheet.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.column.addWidget(self.notice)
         self.column.addWidget(held(row(left, (column((sheet, 1), self.error, spacing=8), 1), spacing=GAP)))

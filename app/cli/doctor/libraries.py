@@ -29,9 +29,12 @@ COSTS = {
     "av": "no animation of a run or race is written",
     **dict.fromkeys(("starlette", "uvicorn", "uvloop", "httptools"), NO_SERVER),
     **dict.fromkeys(("pydantic", "pyjwt", "prometheus-client"), NO_SERVER),
+    "sqlalchemy": "a server keeps no log of its requests",
+    "psycopg": "a request log is kept in SQLite alone",
+    **dict.fromkeys(("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"), "a server sends no spans by OTLP"),
 }
 
-EXTRAS = ("awq", "torchao", "constrained", "export", "video", "serve")
+EXTRAS = ("awq", "torchao", "constrained", "export", "video", "serve", "postgres", "otel")
 
 
 def requirements() -> list[Requirement]:
@@ -71,7 +74,8 @@ def library_findings() -> list[Finding]:
 def library_finding(requirement: Requirement, version: str | None) -> Finding:
     """Whether `version` (None: not installed) satisfies the requirement, and what it costs where it does not."""
     cost, remedy = COSTS.get(requirement.name.lower(), ""), f'pip install "{requirement.name}{requirement.specifier}"'
-    extra = requirement.name in {"autoawq", "torchao", "llguidance", "pyarrow", "pandas", "av"}
+    extra = requirement.name in {"autoawq", "torchao", "llguidance", "pyarrow", "pandas", "av", "psycopg"}
+    extra = extra or requirement.name.startswith("opentelemetry")
     if version is None:
         return Finding(requirement.name, Status.NOTE if extra else Status.MISSING, "not installed", cost, remedy)
     # The base version, since vendors ship the release itself as 2.11.0a0+something.

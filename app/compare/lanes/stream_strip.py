@@ -1,5 +1,7 @@
 """The last words of a few requests of a lane on one line, each behind the dot of its colour. A frame is O(in sight)."""
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import QPointF, QRect, QSize, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
@@ -24,7 +26,7 @@ class StreamStrip(Painted):
         super().__init__("stream_strip", tr("Last words of running requests"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.shown: list[int] = []
-        self._requests: dict[int, RequestView] = {}
+        self._requests: Mapping[int, RequestView] = {}
         self._running: dict[int, None] = {}  # in the order in which they began
         self.restyle()
 
@@ -32,7 +34,7 @@ class StreamStrip(Painted):
         self.setFixedHeight(round(self.face.height) + theme.px(4))
         super().restyle()
 
-    def clear(self, requests: dict[int, RequestView]) -> None:
+    def clear(self, requests: Mapping[int, RequestView]) -> None:
         """Another trace, or the same from its start: its requests will be in `requests`."""
         self._requests, self.shown = requests, []
         self._running.clear()

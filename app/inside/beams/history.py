@@ -122,6 +122,11 @@ class BeamHistory:
         self._times: list[float] = []  # of columns of any search, and whose
         self._requests: list[int] = []
 
+    def take(self, records: Iterable[Record]) -> None:
+        """The next records of the trace."""
+        for record in records:
+            self.feed(record)
+
     def feed(self, record: Record) -> None:
         match record:
             case Submitted() if record.params.beam_width > 1:

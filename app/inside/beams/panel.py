@@ -30,8 +30,11 @@ class BeamsPanel(InsightPanel):
         self.set_picture(self.tree)
 
     def take(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self.history.feed(record)
+        self.history.take(records)
+
+    def adopt(self, known: BeamHistory) -> bool:
+        self.history = known
+        return True
 
     def forget(self) -> None:
         self.history = BeamHistory()

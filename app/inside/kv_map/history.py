@@ -7,6 +7,7 @@ compressed: an hour of 360,000 steps over 65,536 blocks takes tens of megabytes.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,10 @@ class KvHistory:
         self._last: dict[str, Array] = {}  # the blocks of the last keyframe
         self._cursor: KvState | None = None
 
+    def __frozen__(self) -> dict[str, Any]:
+        """Without what is only there to go on from."""
+        return vars(self) | {"_last": {}, "_cursor": None}
+
     @property
     def steps(self) -> int:
         return self._steps.count
@@ -65,7 +70,7 @@ class KvHistory:
         """Where in the trace the records end that a state after this step is made of."""
         return int(self._steps.values[place + 1]) if place + 1 < self.steps else self._taken
 
-    def feed(self, records: Sequence[Record]) -> None:
+    def take(self, records: Sequence[Record]) -> None:
         """The next records of the trace."""
         for record in records:
             if isinstance(record, Step):

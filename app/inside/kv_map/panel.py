@@ -143,7 +143,11 @@ class KvMap(InsightPanel):
         self.view.still = True
 
     def take(self, records: Sequence[Record]) -> None:
-        self.history.feed(records)
+        self.history.take(records)
+
+    def adopt(self, known: KvHistory) -> bool:
+        self.history = known
+        return True
 
     def forget(self) -> None:
         self.history = KvHistory()

@@ -27,6 +27,10 @@ class MachinePanel(InsightPanel):
     def take(self, records: Sequence[Record]) -> None:
         self.readings.take(records)
 
+    def adopt(self, known: MachineReadings) -> bool:
+        self.readings = known
+        return True
+
     def forget(self) -> None:
         self.readings = MachineReadings()
 

@@ -1,7 +1,6 @@
 """The memory bill: where the KV pool's and the device's bytes go, over time and at the cursor."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from app.inside.look import Look
 from app.inside.memory.area import MemoryArea
 from app.inside.memory.device_bar import DeviceBar
 from app.inside.memory.figures import WIDTH, MemoryLedger
+from app.inside.memory.history import MemoryHistory
 from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
 from app.inside.panel import InsightPanel, tool_button
 from app.language import tr
@@ -23,7 +23,7 @@ from app.ui.backstage import Backstage
 from app.ui.painted import Painted
 from app.ui.tables.facts import Cell, Facts
 from app.words import duration, kv_words
-from engine.trace import MEASURES, Header, Record, Telemetry
+from engine.trace import MEASURES, Header, Record
 
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
@@ -145,11 +145,10 @@ class MemoryBill(InsightPanel):
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope, "memory", tr("Memory"))
-        self.series = MemorySeries()
+        self.history = MemoryHistory()
         self.whole = False
         self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
         self._pointed: float | None = None
-        self._measured: list[Telemetry] = []
         self.span_button = tool_button("memory_span", "", tr("The last minute, or the whole run"))
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
@@ -168,11 +167,18 @@ class MemoryBill(InsightPanel):
     # -- what the scope says --------------------------------------------------------------------------------------
 
     def take(self, records: Sequence[Record]) -> None:
-        self.series.take(records)
-        self._measured += [record for record in records if isinstance(record, Telemetry)]
+        self.history.take(records)
+
+    def adopt(self, known: MemoryHistory) -> bool:
+        self.history = known
+        return True
+
+    @property
+    def series(self) -> MemorySeries:
+        return self.history.series
 
     def forget(self) -> None:
-        self.series, self._measured = MemorySeries(), []
+        self.history = MemoryHistory()
         self._pointed, self._begin = None, 0.0
 
     def draw(self) -> None:
@@ -193,8 +199,7 @@ class MemoryBill(InsightPanel):
     def _show_device(self, header: Header | None, moment: Moment | None) -> None:
         bill, before = None, self.device.bill
         if header is not None:
-            place = bisect_right(self._measured, self._time(), key=lambda record: record.time) - 1
-            bill = device_bill(header, self._measured[place] if place >= 0 else None)
+            bill = device_bill(header, self.history.measured_at(self._time()))
         self.device.show_bill(bill, moment if bill is not None else None)
         if not bill or not before or (before.total > 0, before.source) != (bill.total > 0, bill.source):
             self.picture.place()

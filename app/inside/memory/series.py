@@ -6,6 +6,7 @@ whatever its span, since every series is kept with its integral over time.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,11 @@ class MemorySeries:
         self._branches = 0
         self._computed, self._over = np.zeros(256, np.int64), np.zeros(256, bool)
         self._running = self._to_limit = self._paged_blocks = self._done = self._done_tokens = 0
+
+    def __frozen__(self) -> dict[str, Any]:
+        """Without the table of steps that wait, of which there are none then."""
+        self.settle()
+        return vars(self) | {"_table": self._table[:0], "_times": self._times[:0]}
 
     # -- what is told ---------------------------------------------------------------------------------------------
 

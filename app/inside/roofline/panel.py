@@ -33,6 +33,10 @@ class Roofline(InsightPanel):
     def take(self, records: Sequence[Record]) -> None:
         self.points.take(records)
 
+    def adopt(self, known: RooflinePoints) -> bool:
+        self.points = known
+        return True
+
     def forget(self) -> None:
         self.points = RooflinePoints()
         self.plot.show_points(self.points, -1, 0.0)

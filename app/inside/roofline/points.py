@@ -8,6 +8,7 @@ step's own working set, its bytes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +103,10 @@ class RooflinePoints(Columns):
         self.density = np.zeros([FINENESS * (b - a) for a, b in (X_DECADES, Y_DECADES)], np.int32)
         self._counter: WorkCounter | None = None
         self._last_end = 0.0
+
+    def __frozen__(self) -> dict[str, Any]:
+        """Without what counts the work of more steps."""
+        return super().__frozen__() | {"_counter": None}
 
     @property
     def roof(self) -> Roof | None:

@@ -62,6 +62,10 @@ class StepInspector(InsightPanel):
     def take(self, records: Sequence[Record]) -> None:
         self._history.take(records)
 
+    def adopt(self, known: StepHistory) -> bool:
+        self._history = known
+        return True
+
     def forget(self) -> None:
         self._history = StepHistory()
         self._story = None

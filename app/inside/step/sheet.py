@@ -84,7 +84,9 @@ class StepSheet(Painted):
     def _sections(self, story: StepStory) -> list[tuple[str, list[Paragraph]]]:
         if theme.presenting():
             return []
-        return [(tr("REFUSED"), self._refusals(story)), (tr("BLOCKS"), self._blocks(story))]
+        ranks = [Paragraph(((words, tone),)) for words, tone in _ranks(story)]
+        own = [(tr("RANKS"), ranks)] if ranks else []
+        return [*own, (tr("REFUSED"), self._refusals(story)), (tr("BLOCKS"), self._blocks(story))]
 
     def _refusals(self, story: StepStory) -> list[Paragraph]:
         found = []
@@ -170,3 +172,8 @@ class StepSheet(Painted):
         if self._story is None:
             return ""
         return self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")
+
+
+def _ranks(story: StepStory) -> list[tuple[str, Tone]]:
+    words = [(story.communication_words, Tone.STRONG)] if story.ranks else []
+    return words + [(f"{rank}: {told}", Tone.QUIET) for rank, told in story.ranks.items()]

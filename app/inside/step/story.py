@@ -14,7 +14,7 @@ from app.inside.step.history import StepHistory, preempted_samples, swapped_bloc
 from app.inside.step.times import StepTimes, step_times
 from app.language import tr, trn
 from app.refusals import RefusalWords, refusals
-from app.words import duration, graph_words
+from app.words import bytes_words, duration, graph_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
@@ -264,6 +264,36 @@ class StepStory:
     def decodes(self) -> bool:
         """Every row computes the one token that its request said last."""
         return bool((self.step.kind == Kind.DECODE).all()) and not self.step.drafted.any()
+
+    @property
+    def ranks(self) -> dict[str, str]:
+        """What each rank of a split model did in the forward pass, in words; empty where nobody told."""
+        step = self.step
+        columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
+        each = zip(*(column.tolist() for column in columns))
+        return {
+            tr("rank {number}", number=i): tr(
+                "computing {computing}, communicating {communicating}, waiting {waiting}",
+                computing=millis(a),
+                communicating=millis(b),
+                waiting=millis(c),
+            )
+            for i, (a, b, c) in enumerate(each)
+        }
+
+    @property
+    def communication_words(self) -> str:
+        """ "Communication is 9 % of forward, and waiting for other ranks 4 %; 196 kB were sent over shared memory."""
+        step = self.step
+        columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
+        computing, communicating, waiting = (float(column.sum()) for column in columns)
+        whole = max(computing + communicating + waiting, 1e-12)
+        return tr(
+            "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent.",
+            share=percent(communicating / whole),
+            waiting=percent(waiting / whole),
+            size=bytes_words(int(step.rank_bytes.sum())),
+        )
 
     @property
     def quiet_words(self) -> str:

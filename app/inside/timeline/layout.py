@@ -17,6 +17,7 @@ class Part(Enum):
     TOKENS = auto()
     HOST = auto()
     DEVICE = auto()
+    RANK = auto()
     WORDS = auto()
 
 
@@ -78,10 +79,17 @@ class Bands:
     ticks: Band
     legend: Band
     words: Band
+    device: bool = False  # whether the lane below the host's is a device's
+
+    def rank_at(self, y: float) -> int:
+        """Whose lane has this height; -1 for nobody's."""
+        first = 1 + self.device
+        return next((i for i, band in enumerate(self.lanes[first:]) if band.holds(y)), -1)
 
     def part_at(self, y: float) -> Part | None:
         """Which part beside the slots has this height; None between them."""
-        lanes = zip((Part.HOST, Part.DEVICE), self.lanes)
+        kinds = (Part.HOST, *[Part.DEVICE] * self.device, *[Part.RANK] * len(self.lanes))
+        lanes = zip(kinds, self.lanes)
         parts = ((Part.QUEUE, self.queue), (Part.TOKENS, self.tokens), *lanes, (Part.WORDS, self.words))
         return next((part for part, band in parts if band.holds(y)), None)
 

@@ -100,14 +100,15 @@ class TimelineMarks:
     some 16 bytes a step."""
 
     def __init__(self) -> None:
-        self._chosen: float | None = None
+        self.chosen: float | None = None
         self.clear()
 
     def clear(self, threshold: float | None = None) -> None:
         """Forgets everything: another trace begins, or the same again. `threshold`: seconds from which on a gap is a
         stall; None: four times the median."""
-        self._chosen = threshold
+        self.chosen = threshold
         self._floor, self._steps = (LEAST if threshold is None else threshold), 0
+        self._highest = self._floor
         self._marks, self._stalls, self._slots = Marks(), Stalls(), _Slots()
         self._late = 0.0
         self._kinds = [0] * len(Mark)
@@ -116,7 +117,7 @@ class TimelineMarks:
         self._submitted: dict[int, float] = {}  # when, of requests that have no token yet
         self._gaps, self._first = _Waits(), _Waits()  # between tokens, and until a request's first one
         self._returning: dict[int, int] = {}  # samples that are swapped in and have no row yet: how many blocks
-        self.budgets: list[str] = []  # in words
+        self._budgets: list[Steered] = []
         self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -127,20 +128,15 @@ class TimelineMarks:
 
     def steered(self, record: Steered, origin: float) -> None:
         """A person set what a step may compute."""
-        self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self.budgets))
-        words = tr(
-            "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
-            tokens=record.token_budget,
-            share=record.prefill_share,
-            running=record.max_running,
-        )
-        self.budgets.append(words)
+        self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self._budgets))
+        self._budgets.append(record)
 
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
         self._steps += 1
-        if self._chosen is None and self._steps % AGAIN == 0:
+        if self.chosen is None and self._steps % AGAIN == 0:
             self._floor = max(LEAST, KEPT_MEDIANS * self.median)
+            self._highest = max(self._highest, self._floor)
         if len(step.preempted):
             self._preempt(step, begin)
         back = step.swap_event == SwapEvent.IN
@@ -187,6 +183,19 @@ class TimelineMarks:
         return [kind for kind in MARK_WORDS if self._kinds[kind]]
 
     @property
+    def budgets(self) -> list[str]:
+        """Those that a person set, in words."""
+        return [
+            tr(
+                "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
+                tokens=record.token_budget,
+                share=record.prefill_share,
+                running=record.max_running,
+            )
+            for record in self._budgets
+        ]
+
+    @property
     def median(self) -> float:
         """The median gap between emissions so far, seconds; 0 while there is none."""
         total = np.cumsum(self._bins)
@@ -197,7 +206,11 @@ class TimelineMarks:
     @property
     def threshold(self) -> float:
         """Seconds: longer gaps are stalls."""
-        return max(LEAST, MEDIANS * self.median) if self._chosen is None else self._chosen
+        return max(LEAST, MEDIANS * self.median) if self.chosen is None else self.chosen
+
+    def knows(self, threshold: float | None) -> bool:
+        """Whether all gaps were kept that are longer than a threshold; None: than the one by the median."""
+        return self.chosen is threshold is None or (threshold is not None and threshold >= self._highest)
 
     def waits(self, begin: float, end: float) -> tuple[Array, Array]:
         """The TTFTs and the gaps between tokens that were over in `(begin, end]`, in seconds."""

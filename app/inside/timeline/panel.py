@@ -15,8 +15,9 @@ from app.inside.panel import InsightPanel, tool_button
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import LEAST, Folds
-from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
-from app.inside.timeline.steps import PHASES, TimelineSteps
+from app.inside.timeline.history import TimelineHistory
+from app.inside.timeline.marks import MARK_WORDS, Mark
+from app.inside.timeline.steps import PHASES
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
@@ -25,8 +26,7 @@ from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
-from engine.config import PAGED_MODES
-from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitted
+from engine.trace import Record
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table
@@ -49,11 +49,11 @@ class TimelinePanel(InsightPanel):
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope, "timeline", tr("Timeline"))
-        self.presence, self.steps, self.marks = Presence(), TimelineSteps(), TimelineMarks()
+        self.history = TimelineHistory()
+        self.steps, self.marks = self.history.steps, self.history.marks
         self.view = TimelineView(self.steps, self.marks)
         self.view.cells.step_reader = scope.step_at
-        self._origin = 0.0
-        self._begun = False
+        self.history.cells, self.history.ranks = self.view.cells, self.view.ranks
         self._followed = True
         self._drawn = 0  # steps
         self._rows: list[int] = []  # places of the table's steps
@@ -157,39 +157,28 @@ class TimelinePanel(InsightPanel):
     # -- the trace ------------------------------------------------------------------------------------------------
 
     def take(self, records: Sequence[Record]) -> None:
-        cells = self.view.cells
-        for record in records:
-            self.presence.feed(record)
-            match record:
-                case Step():
-                    cells.feed((record,), self._origin)
-                    begin, end = float(cells.step_begins[-1]), float(cells.step_ends[-1])
-                    self.steps.feed(record, begin, end, self._origin)
-                    self.marks.step(record, begin, end, self._origin)
-                case Submitted():
-                    if not self._begun:
-                        self._begun, self._origin = True, record.time
-                    self.marks.submit(record, self._origin)
-                case Ended():
-                    self.marks.end(record, self._origin)
-                case Steered():
-                    self.marks.steered(record, self._origin)
-                case Header():
-                    self.view.device = record.model.device.startswith("cuda")
-                    self.view.budget = record.config.token_budget if record.config.mode in PAGED_MODES else None
-                    self.view.set_slots(1)
-                case _:
-                    pass
-        begins, ends = self.presence.gaps(LEAST)
-        self.view.set_folds(Folds(begins - self._origin, ends - self._origin))
+        self.history.take(records)
+        self._told()
+
+    def adopt(self, known: TimelineHistory) -> bool:
+        if not known.marks.knows(self._threshold):
+            return False
+        self.history.adopt(known)
+        self._told()
+        return True
+
+    def _told(self) -> None:
+        """The view learns what is known of the run as a whole."""
+        history, view = self.history, self.view
+        view.device, view.budget = history.device, history.budget
+        view.set_slots(1)
+        begins, ends = history.presence.gaps(LEAST)
+        view.set_folds(Folds(begins - history.origin, ends - history.origin))
 
     def _restart(self) -> None:
         """Reads the trace again from its beginning."""
-        self._position, self._origin, self._begun, self._drawn = 0, 0.0, False, 0
-        self.presence = Presence()
-        self.steps.clear()
-        self.marks.clear(self._threshold)
-        self.view.cells.clear()
+        self._position, self._drawn = 0, 0
+        self.history.clear(self._threshold)
         self.view.set_folds(Folds())
         self.stale()
 
@@ -208,7 +197,7 @@ class TimelinePanel(InsightPanel):
         if scope.following and not self._followed:
             view.follow()
         self._followed = scope.following
-        view.set_moment(None if scope.following else scope.moment - self._origin)
+        view.set_moment(None if scope.following else scope.moment - self.history.origin)
         view.set_live(scope.following and not scope.trace.complete)
         self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
@@ -217,7 +206,7 @@ class TimelinePanel(InsightPanel):
         self.summary.say(*self._sight_words())
         if view.selection is not None:
             begin, end = view.selection
-            there = self.presence.seconds(begin + self._origin, end + self._origin)
+            there = self.history.presence.seconds(begin + self.history.origin, end + self.history.origin)
             view.say_selection(stretch(self.steps, self.marks, begin, end, there).lines())
         view.update()
 
@@ -228,7 +217,7 @@ class TimelinePanel(InsightPanel):
         if not len(self.steps):
             return ("",)
         begin, end = view.moments()
-        there = self.presence.seconds(begin + self._origin, end + self._origin)
+        there = self.history.presence.seconds(begin + self.history.origin, end + self.history.origin)
         words, short = [], []
         if there:
             idle = max(0.0, 1 - self.steps.busy(begin, end, view.device) / there)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -90,6 +91,10 @@ class TimelineCells(Columns):
         self.changed = np.inf  # the earliest second that was told anew since whoever draws set it back
         self.requests = 0  # one more than the highest id
         self._last = _Slots()
+
+    def __frozen__(self) -> dict[str, Any]:
+        """Without who reads steps."""
+        return super().__frozen__() | {"step_reader": None}
 
     @property
     def slots(self) -> int:

@@ -9,12 +9,14 @@ from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.layout import Part
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
+from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.runs import TimelineCells
 from app.inside.timeline.steps import PHASES, Row, TimelineSteps
 from app.inside.timeline.words import (
     cell_words,
     length_words,
     mark_words,
+    rank_words,
     replayed_words,
     rows_words,
     stall_words,
@@ -30,7 +32,7 @@ MOST_MARKS = 8  # of the queue, told at once
 @dataclass(frozen=True, slots=True)
 class Point:
     """A place within the axis: its moment, the moments `reach` between which a mark is near enough, and the axis'
-    `value` in the middle of its pixel. `slot` is -1 beside the slots."""
+    `value` in the middle of its pixel. `slot` is -1 beside the slots, and `rank` beside the ranks' lanes."""
 
     part: Part | None
     time: float
@@ -38,6 +40,7 @@ class Point:
     value: float
     slot: int
     folds: Folds = NONE
+    rank: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Tips:
     cells: TimelineCells
     steps: TimelineSteps
     marks: TimelineMarks
+    ranks: RankTimes
 
     def marks_at(self, point: Point) -> Marks:
         """The marks that are near, of the queue or of the point's slot."""
@@ -72,6 +76,8 @@ class Tips:
                 return self._of_host(place, point.time, device)
             case Part.DEVICE:
                 return _of_device(row)
+            case Part.RANK:
+                return f"{step_words(row)}\n{rank_words(self.ranks, place, point.rank)}"
             case Part.WORDS:
                 return f"{step_words(row)}{replayed_words(row)}"
             case _:

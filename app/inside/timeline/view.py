@@ -2,6 +2,7 @@
 host and the device did."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
@@ -13,6 +14,7 @@ from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.picture.breaks import draw_breaks
 from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
+from app.inside.timeline.ranks import RankTimes, rank_title
 from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
@@ -46,6 +48,7 @@ class TimelineView(SelectableTimeline):
         self.setObjectName("timeline_view")
         self.steps, self.marks = steps, marks
         self.device = False  # whether there is a lane for one
+        self.ranks = RankTimes()
         self.budget: int | None = None
         self.legend = True
         self.empty_text = tr(
@@ -57,7 +60,7 @@ class TimelineView(SelectableTimeline):
         self._live, self._following = False, True
         self._last = dict(LAST)
         self._seen = False
-        self._tips = Tips(self.cells, steps, marks)
+        self._tips = Tips(self.cells, steps, marks, self.ranks)
         self._describe()
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -210,11 +213,12 @@ class TimelineView(SelectableTimeline):
         return QSize(theme.px(240), theme.px(96))
 
     def _gutter(self) -> int:
-        return max(super()._gutter(), math.ceil(max(map(self.face.width, (TOKENS, QUEUE)))) + theme.px(8))
+        names = TOKENS, QUEUE, *map(rank_title, range(self.ranks.ranks))
+        return max(super()._gutter(), math.ceil(max(map(self.face.width, names))) + theme.px(8))
 
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
-        lanes, told, stage = 2 if self.device else 1, self._told_lines, theme.presenting()
+        lanes, told, stage = 1 + self.device + self.ranks.ranks, self._told_lines, theme.presenting()
         return parts_for(self.height(), line, lanes, theme.zoom(), self.legend, told, stage)
 
     def _top(self) -> int:
@@ -225,7 +229,8 @@ class TimelineView(SelectableTimeline):
 
     def bands(self) -> Bands:
         """Where the parts beside the slots are."""
-        return self._parts().bands(self.area().bottom() + 1, self.height(), round(MOST_TOKENS * self.height()))
+        bands = self._parts().bands(self.area().bottom() + 1, self.height(), round(MOST_TOKENS * self.height()))
+        return replace(bands, device=self.device)
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -258,12 +263,12 @@ class TimelineView(SelectableTimeline):
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
             self._seen, columns = True, max(1, round(area.width() * self._ratio()))
-            paint.see(self.steps, self.range(), self.axis, self.folds, columns, bands, self.budget)
+            paint.see(self.steps, self.ranks, self.range(), self.axis, self.folds, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
-        paint.lanes(painter, area, bands.lanes, self._named_segments(), self.steps.clocked)
+        paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked)
         draw_breaks(painter, self._breaks(), area, bands.ticks.top)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
@@ -379,7 +384,7 @@ class TimelineView(SelectableTimeline):
         slot = self.slot_at(y) if area.contains(position.toPoint()) else -1
         part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
         value = self.value_at(area.left() + pixel + 0.5)
-        return Point(part, self.time_at(position.x()), reach, value, slot, self.folds)
+        return Point(part, self.time_at(position.x()), reach, value, slot, self.folds, bands.rank_at(y))
 
     def tip(self, at: QPointF) -> str:
         if self.selection is not None and at.y() >= self.bands().words.top:

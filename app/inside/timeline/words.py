@@ -6,10 +6,11 @@ import numpy as np
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.marks import MARK_WORDS, Mark
+from app.inside.timeline.ranks import RankTimes, rank_title
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
 from app.language import tr, trn
-from app.words import graph_words
+from app.words import bytes_words, graph_words
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -136,6 +137,19 @@ def token_words(row: Row, budget: int | None) -> str:
     }
     lines = [words for name, words in told.items() if row.tokens[name]]
     return "\n".join([f"{step_title(row.step)} · {tokens}", *lines])
+
+
+def rank_words(ranks: RankTimes, place: int, rank: int) -> str:
+    """What a rank did in the step of a place: "rank 1: computing 1.2 ms, communicating 0.1 ms, waiting 0.4 ms"."""
+    computing, communicating, waiting = map(length_words, ranks.seconds(place, rank))
+    spent = tr(
+        "computing {computing}, communicating {communicating}, waiting {waiting}",
+        computing=computing,
+        communicating=communicating,
+        waiting=waiting,
+    )
+    sent = tr("all ranks sent {size}", size=bytes_words(ranks.sent(place)))
+    return f"{rank_title(rank)}: {spent}\n{sent}"
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:

@@ -108,7 +108,8 @@ class Latency(Metric):
         return (f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}", (text, unit)) if spread.p99 else None
 
     def short(self, title: str) -> str:
-        return title.partition(" · ")[0]
+        """Without the spread at its end."""
+        return title.partition(" · " if " · " in title else "  ")[0]
 
     def percentiles(self, series: ChartSeries, time: float) -> str:
         last, source = self._last(series, int(time / BIN)), self.source(series)

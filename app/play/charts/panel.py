@@ -19,6 +19,7 @@ from app.ui.labels import Heading
 from app.ui.layouts import column
 from app.ui.painted import Painted
 from app.words import duration
+from engine import Trace
 from engine.trace import Metrics
 
 WINDOW = 60.0
@@ -231,6 +232,8 @@ class LiveCharts(QWidget):
 
     def _on_reset(self, trace: object) -> None:
         self.series.reset()
+        if isinstance(trace, Trace) and trace.known:
+            vars(self.series).update(vars(trace.known["charts"]))
         self._end = None
         for chart in self.charts:
             chart.setVisible(chart.measure.shown(self.series))

@@ -45,7 +45,7 @@ class BillBar(Painted):
         """`sign` stands before each figure: "~" where they are estimated. `end`: where the device's memory ends, if it
         has less than all the items take."""
         self.items, self._total, self._sign, self._end = items, total, sign, end if end < total else 0
-        words = ", ".join(f"{item.name} {self._figure(item)}" for item in items)
+        words = ", ".join(f"{item.title} {self._figure(item)}" for item in items)
         self.setAccessibleName(tr("Memory: {items}, of {total}", items=words, total=bytes_words(total)))
         self.restyle()
 
@@ -76,7 +76,7 @@ class BillBar(Painted):
     def _needed(self, item: Item) -> float:
         sign = "" if item.kind in CERTAIN else self._sign
         figure = max(self.face.width(self._figure(item)), self.face.width(f"{sign}000 MB"))
-        return self._box + theme.px(5) + self.face.width(item.name) + theme.px(6) + figure
+        return self._box + theme.px(5) + self.face.width(item.title) + theme.px(6) + figure
 
     def sizeHint(self) -> QSize:
         rows = max(len(items) for *_, items in self.columns(self.width()))
@@ -131,7 +131,7 @@ class BillBar(Painted):
             baseline, figure = line.top() + (line.height() - face.height) / 2 + face.ascent, self._figure(item)
             box = QRectF(line.left(), round(baseline - self._box + px(0.5)), self._box, self._box)
             patterns.fill(painter, box, item.kind)
-            face.say(painter, box.right() + px(5), baseline, item.name, t.secondary)
+            face.say(painter, box.right() + px(5), baseline, item.title, t.secondary)
             face.say(painter, line.right(), baseline, figure, t.text, before=1)
 
     def tip(self, at: QPointF) -> str:
@@ -142,7 +142,7 @@ class BillBar(Painted):
         for part, item in (*self.segments(), *self._lines()):
             if part.contains(at):
                 share = f", {100 * item.count / self._total:.0f} %" if self._total else ""
-                return f"{item.name} {self._figure(item)}{share}: {item.about}"
+                return f"{item.title} {self._figure(item)}{share}: {item.about}"
         return ""
 
 

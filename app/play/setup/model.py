@@ -24,7 +24,7 @@ from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
-from engine import InvalidInput, ModelSpec, Trace
+from engine import InvalidInput, ModelSpec, Parallel, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
 from engine.memory import Fit
@@ -34,6 +34,8 @@ from engine.trace import Header, ModelCard
 FOLDER, HUB, SERVER = "folder", "hub", "server"
 PRECISION = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights")
 ALL = tr("What is here and on the hub, what fits, and what each quantization costs in quality")
+DEVICES = tr("over how many ranks every layer is split: processes on a CPU so far, in the paged modes")
+SPLITS = (1, 2, 4, 8)
 MISSING = {FOLDER: tr("Choose a model folder."), HUB: tr("Type a hub id, such as {id}.", id="Qwen/Qwen3-0.6B")}
 CANCELLED = tr("The load was cancelled. Nothing of it is left in memory.")
 HINTS = {
@@ -66,7 +68,10 @@ class ModelPanel(QWidget):
         dtype = DropDown("model_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
-        self.form = Form([quantization, precision, Field("device", tr("Device"), self.device)], self)
+        self.devices = DropDown("model_devices", [(str(n), n) for n in SPLITS])
+        split = Field("parallel", tr("Devices"), self.devices, DEVICES, Parallel, lambda parallel: parallel.tensor)
+        places = Field("device", tr("Device"), self.device), split
+        self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
@@ -136,6 +141,8 @@ class ModelPanel(QWidget):
             self.path.setText(shown)
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
+        if self.devices.findData(spec.parallel.tensor) < 0:
+            self.devices.addItem(str(spec.parallel.tensor), spec.parallel.tensor)
         self.form.show(spec)
         self._on_edited()
 

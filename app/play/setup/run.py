@@ -9,8 +9,7 @@ from app.ui.forms.config_form import mode_fields, pool_fields
 from app.ui.forms.form import Field
 from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column
-from app.words import back_words, bytes_words, count_words, held_words, model_words, sentence
-from engine.config import MODES
+from app.words import back_words, bytes_words, count_words, held_words, mode_words, model_words, sentence
 from engine.jobs import engine_missing
 from engine.trace import Header
 
@@ -87,4 +86,4 @@ class RunSetup(QWidget):
             said = label(value, "", f"run_{name}")
             said.setWordWrap(True)
             self.facts.addRow(label(words, "secondary"), said)
-        self.sentence.say(f"{sentence(header.config.mode)}: {MODES[header.config.mode]}.")
+        self.sentence.say(f"{sentence(header.config.mode)}: {mode_words(header.config.mode)}.")

@@ -6,10 +6,11 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
-from engine.config.specs import EngineConfig, ModelSpec
+from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, ModelSpec
 from engine.core import machine
 from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
@@ -53,15 +54,19 @@ class Assembly:
         most_threads: int | None,
     ) -> None:
         keep_freed_memory()
-        torch.set_num_threads(threads or min(torch.get_num_threads(), most_threads or torch.get_num_threads()))
+        most = threads or min(torch.get_num_threads(), most_threads or torch.get_num_threads())
+        split = 1 if isinstance(spec, LoadedModel) else spec.parallel.ranks
+        torch.set_num_threads(most if threads else max(1, most // split))
         self.model = model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         if model.device.index is not None:
             torch.cuda.set_device(model.device)  # of this thread
         self.detokenizers = DetokenizerFactory(model.tokenizer)
         self.grammars = Grammars(model.tokenizer, model.card.vocabulary, model.eos)
-        self._runtime = max(0, machine.resident() - model.card.weight_bytes)
+        self._runtime = max(0, machine.resident() - model.held_bytes)
         self._threads, self._threads_why = torch.get_num_threads(), "" if threads is None else "as asked"
-        if threads is None and model.device.type == "cpu":
+        if model.devices > 1:
+            self._threads_why = f"each of {model.devices} ranks" if threads is None else "as asked, on each rank"
+        elif threads is None and model.device.type == "cpu":
             self._threads, self._threads_why = fastest_threads(model, self.detokenizers)
         self.roof = roof_of(model, self._threads)
         self._drafts, self._make_runner = Drafts(model), RunnerFactory(model, self.detokenizers, self.roof)
@@ -76,7 +81,10 @@ class Assembly:
         not fit, and DeviceLost."""
         say = say or Reporter(None, None)
         draft = self._drafts(config, say)
-        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        alone = self.model.devices == 1
+        if not alone:
+            _refuse_undivided(config)
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
             self._prepared = None  # the old cache is given back before the new one is made
         prepared = self._prepared = self._prepared or self._make_runner(config, partial(say, "capturing graphs"), draft)
@@ -92,6 +100,14 @@ class Assembly:
         pool = prepared.blocks * config.block_size * token_bytes
         weights = draft.weight_bytes if draft else 0
         return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
+
+    def _ranks(self) -> dict[str, Any]:
+        """What a header tells of them."""
+        model = self.model
+        if model.ranks is None or model.group is None:
+            return {}
+        weights = (model.held_bytes, *model.ranks.weight_bytes)
+        return {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
 
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
@@ -113,4 +129,14 @@ class Assembly:
             draft=parts.draft,
             host_blocks=ledger.swapping.total,
             swap_rate=parts.prepared.host.rate,
+            **self._ranks(),
         )
+
+
+def _refuse_undivided(config: EngineConfig) -> None:
+    """Raises InvalidInput for what ranks do not do together."""
+    if not config.paged:
+        modes = " and ".join(PAGED_MODES)
+        raise InvalidInput(f"mode={config.mode!r}: a model that is split over ranks serves {modes}; use one of them")
+    if config.depth:
+        raise InvalidInput("depth=1: ranks need each step's tokens before the next; leave depth None or 0")

@@ -27,7 +27,7 @@ def bill_of(
         runtime = max(0, ours - model.card.weight_bytes - draft - kv_pool - graphs)
     else:
         total, free = machine.memory()
-        ours = machine.resident()
+        ours = machine.resident() + model.card.weight_bytes - model.held_bytes  # that of other ranks
     bill = {"weights": model.card.weight_bytes, "draft": draft, "kv_pool": kv_pool, "activations": activations}
     bill |= {"graphs": graphs, "runtime": runtime, "other": max(0, total - free - ours)}
     left = total

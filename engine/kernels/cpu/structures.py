@@ -130,6 +130,15 @@ class Lookup(Structure):
     _fields_ = [("part", Part), *_places("out", "table", "ids"), *_sizes("width")]
 
 
+class Exchange(Structure):
+    work = "exchange"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "lanes")),
+        *_sizes("rank", "ranks", "lane", "buffers", "buffer", "width", "total", "patience"),
+        ("gather", c_int),
+    ]
+
+
 class Call(CStructure):
     _fields_ = [*_places("work", "part"), *_sizes("each", "of_kept", "timed", "begun", "ended")]
 

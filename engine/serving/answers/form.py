@@ -21,7 +21,8 @@ class Form(ABC):
     part: ClassVar[str]
 
     def __init__(self, model: str) -> None:
-        self._about = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+        self.id, self.model = f"{self.prefix}-{uuid.uuid4().hex}", model
+        self._about = {"id": self.id, "created": int(time.time()), "model": model}
         self._frames: dict[bool, bytes] = {}
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """The observer's counts in Prometheus' text format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -13,12 +13,13 @@ LABELS = "model_name", "engine"
 
 
 class _Told(Collector):
-    def __init__(self, observer: Observer) -> None:
-        self._seen = observer
+    def __init__(self, observer: Observer, more: Iterable[Metric]) -> None:
+        self._seen, self._more = observer, more
 
     def collect(self) -> Iterator[Metric]:
         with self._seen.lock:
             yield from [*self._gauges(), *self._counters(), *self._histograms()]
+        yield from self._more
 
     @property
     def _whose(self) -> list[str]:
@@ -88,8 +89,8 @@ class _Told(Collector):
         return gauge
 
 
-def exposition(observer: Observer) -> bytes:
-    """All of it, in the text format 0.0.4."""
+def exposition(observer: Observer, more: Iterable[Metric] = ()) -> bytes:
+    """All of it and more, in the text format 0.0.4."""
     registry = CollectorRegistry()
-    registry.register(_Told(observer))
+    registry.register(_Told(observer, list(more)))
     return generate_latest(registry)

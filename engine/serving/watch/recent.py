@@ -114,12 +114,11 @@ class Recent:
         if not due:
             return
         holds = {request for request, _ in (*self._tables, *self._hosts)}
-        for request in due:
-            if request not in holds:
-                del self._over[request], self._submitted[request], self._index.requests[request]
-                self._scored.pop(request, None)
-        left, self._index = self._index.requests, RequestIndex()  # which would keep the times of all
-        self._index.requests.update(left)
+        gone = [request for request in due if request not in holds]
+        self._index.forget(gone)
+        for request in gone:
+            del self._over[request], self._submitted[request]
+            self._scored.pop(request, None)
 
     # -- as records -----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ def freeze(array: Array) -> Array:
     return array
 
 
-EMPTY: dict[type, Array] = {dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.uint8, np.float32)}
+EMPTY: dict[type, Array] = {dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.int64, np.uint8, np.float32)}
 
 
 def empty(dtype: type) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from engine.config.parallel import MOST_RANKS
 from engine.trace.column import Array
 from engine.trace.records.codec import Record
 from engine.trace.records.events import Steered
@@ -34,6 +35,7 @@ TOGETHER = (  # columns of one length
     ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
+    ("rank_computing", "rank_communicating", "rank_waiting", "rank_bytes"),
     ("beam_request", "beam_parent", "beam_branch", "beam_token", "beam_score", "beam_fate", "beam_text"),
 )
 COMES = (BlockEvent.TAKEN, BlockEvent.SHARED)
@@ -60,6 +62,8 @@ class RecordCheck:
         match record:
             case Header():
                 slots = record.config.slots
+                ranks = len(record.rank_devices)
+                _expect(len(record.rank_weights) == ranks != 1 and ranks <= MOST_RANKS, "ranks of that number")
                 _expect(
                     max(record.blocks, record.host_blocks, slots, record.config.block_size) <= MOST,
                     "a pool of that size",
@@ -123,6 +127,9 @@ class RecordCheck:
         _within("drafted", step.drafted, 0, MOST)
         _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
         _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
+        _expect(len(step.rank_bytes) in (0, len(self._header.rank_devices)), "times of each rank")
+        for name in ("rank_computing", "rank_communicating", "rank_waiting", "rank_bytes"):
+            _expect(bool((getattr(step, name) >= 0).all()), f"{name} below 0")
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)

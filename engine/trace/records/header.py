@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.config.specs import EngineConfig
 
-VERSION = 4  # of the format of records
+VERSION = 5  # of the format of records
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,9 @@ class Header:
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
     run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
     and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
-    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did."""
+    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
+    Of a model that is split over ranks, `rank_devices` and `rank_weights` (bytes) of each, and over what they meet in
+    words; the card and the pool's blocks are those of the whole."""
 
     model: ModelCard
     config: EngineConfig
@@ -130,6 +132,9 @@ class Header:
     version: int = VERSION
     host_blocks: int = 0
     swap_rate: float = 0.0
+    rank_devices: tuple[str, ...] = ()
+    rank_weights: tuple[int, ...] = ()
+    ranks_meet: str = ""
 
     @property
     def kv_token_bytes(self) -> int:

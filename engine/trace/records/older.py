@@ -3,7 +3,8 @@
 1: blocks of a step in columns `taken`, `taken_request` and `freed`, and `text_end` a row.
 2: also blocks that were `shared` or `cached`; the modes.
 3: what happened to blocks as events in order, `text_end` a token.
-4: graphs. Whatever came since has a default.
+4: graphs.
+5: ranks. Whatever came since has a default.
 """
 
 from typing import Any

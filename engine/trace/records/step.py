@@ -111,6 +111,10 @@ class Step:
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
+
+    Of a model that is split, `[ranks]`, seconds of the forward by what each rank did: `rank_computing`,
+    `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
+    `rank_bytes` that it sent. Empty where nobody told.
     """
 
     step: int
@@ -181,6 +185,10 @@ class Step:
     swap_branch: Array = empty(np.int32)
     swap_place: Array = empty(np.int32)
     swapping: float = 0.0
+    rank_computing: Array = empty(np.float32)
+    rank_communicating: Array = empty(np.float32)
+    rank_waiting: Array = empty(np.float32)
+    rank_bytes: Array = empty(np.int64)
 
     @property
     def rows(self) -> int:

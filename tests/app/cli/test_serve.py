@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -60,11 +62,18 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Capture
         (["--cors", "app.example"], "cors='app.example': give a page's origin"),
         (["--allow-host", "http://a"], "allow_host='http://a': give a name"),
         (["--keys", "/nowhere", "--control", "ann"], "control=ann: no key is asked for here"),
+        (["--log-text"], "are the request log's; ask for it with --request-log"),
+        (["--request-log", "mysql://a:b@c/d"], "request_log=mysql: name a file (SQLite)"),
+        (["--request-log", "/proc/none/requests.db"], "=/proc/none/requests.db: No such file or directory; name"),
+        (["--request-log", "log.db", "--log-spool", "/proc/none/spool"], "spool /proc/none/spool cannot be"),
+        (["--otlp-text"], "say where they go with --otlp URL"),
+        (["--otlp", "collector:4317"], "otlp='collector:4317': give a URL"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_loaded(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["serve", "--port", "0", *words]) == 2
     err = capsys.readouterr().err
     assert told in err
@@ -74,6 +83,7 @@ def test_a_mistake_is_one_line_before_anything_is_loaded(
 @pytest.mark.timeout(240)
 def test_it_says_its_address_answers_and_ends_with_what_runs(tmp_path: Path) -> None:
     order = [sys.executable, "-m", "app", "serve", "--port", "0", "--threads", "1", "--keys", str(tmp_path / "none")]
+    order += ["--request-log", str(tmp_path / "requests.db")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -90,6 +100,9 @@ def test_it_says_its_address_answers_and_ends_with_what_runs(tmp_path: Path) -> 
                 rest = stream.read()
             assert rest.endswith(b"data: [DONE]\n\n")
             assert server.wait(60) == 0
+            with closing(sqlite3.connect(tmp_path / "requests.db")) as log:
+                (row,) = log.execute("SELECT output_tokens, status, prompts FROM requests")
+            assert row == (600, 200, None), "what ended while the server did is in the log"
             with pytest.raises(urllib.error.URLError):
                 urllib.request.urlopen(f"{url}/models")
         finally:

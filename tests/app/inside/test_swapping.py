@@ -40,7 +40,7 @@ def test_the_map_knows_what_lies_on_the_host_and_what_came_back(traces: dict[int
     trace, history = traces[depth], KvHistory(every=4, whole=3)
     records, most, kept = list(trace.records), 0, []
     for record in records:
-        history.feed([record])
+        history.take([record])
         tip = history.tip
         assert tip is not None
         if isinstance(record, Step):
@@ -62,7 +62,7 @@ def test_the_map_draws_the_blocks_on_the_host_a_square_each(traces: dict[int, Tr
     qtbot.addWidget(strip)
     strip.resize(600, strip.sizeHint().height())
     place = next(i for i, record in enumerate(r for r in records if isinstance(r, Step)) if record.swapped_out)
-    history.feed(records)
+    history.take(records)
     state = history.at(place, records)
     strip.show_state(state)
     told = {key // SAMPLES: blocks for key, blocks in state.swapped.items()}

@@ -12,7 +12,7 @@ import pytest
 from tests.app.language.pseudo_window import accented
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = "desktop playback window".split()
+ROOMS = "chat desktop models play playback quality sampling window".split()
 """Packages of the app that are held to it; the others are to join them."""
 WORD = re.compile(r"[A-Za-z]{2,}")
 NAMES = re.compile(
@@ -40,11 +40,9 @@ NOT_OURS = {
 """Widgets by their names, and what stands in them."""
 SCENE = re.compile(rf"^{accented('Scene')} \d+: .*")  # a scene's own title is what it is about
 LATER = (
-    "Send|New conversation|Search conversations|Start the race or sweep|Save the race …|Compare runs on one clock|"
-    "Tag the run …|Pin the run as baseline|Search the runs|Look again for runs|Search for a model|"
-    "Look again at the models that are here|Play from the cursor, or pause|One step back|One step on|"
-    "Follow the newest|Earlier, later|Closer, wider|What is selected, or everything|Select a stretch|"
-    "Select step by step|Let the selection go"
+    "Start the race or sweep|Save the race …|Compare runs on one clock|Tag the run …|Pin the run as baseline|"
+    "Search the runs|Look again for runs|Earlier, later|Closer, wider|What is selected, or everything|"
+    "Select a stretch|Select step by step|Let the selection go"
 ).split("|")
 """Actions of rooms that are not held to it, in the list of keys."""
 

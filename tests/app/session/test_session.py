@@ -54,7 +54,10 @@ def kill_engine(session: Session) -> None:
     os.kill(session.engine_pid or 0, signal.SIGKILL)
 
 
-def test_eight_prompts_become_eight_texts_and_a_file(qtbot: QtBot, loaded: Session) -> None:
+def test_eight_prompts_become_eight_texts_and_a_file(
+    qtbot: QtBot, loaded: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.session.session.LONG", 20)
     ids = send(qtbot, loaded, *(chat(f"Tell me a story about a fox and {n} owls.") for n in range(8)))
     wait_for_the_end(qtbot, loaded, 8)
     assert [v.request for v in views(loaded)] == ids
@@ -62,8 +65,10 @@ def test_eight_prompts_become_eight_texts_and_a_file(qtbot: QtBot, loaded: Sessi
     path = loaded.run_file
     assert path is not None
     assert path.parent == storage.runs()
-    closing = loaded.start(loaded.close_file())
+    with qtbot.waitSignal(loaded.file_written, timeout=WAIT) as written:
+        closing = loaded.start(loaded.close_file())
     qtbot.waitUntil(closing.done, timeout=WAIT)
+    assert written.args == [path]
     assert [v.text for v in load_trace(path).requests.values()] == [v.text for v in views(loaded)]
 
 

@@ -139,6 +139,27 @@ def test_what_was_forgotten_is_gone_and_the_rest_keeps_its_place(records: list[R
     assert trace.header.model.source == "made"
 
 
+def test_columns_begin_with_the_first_record_that_is_left(records: list[Record]) -> None:
+    whole, log = Log(records), Log(kept=50)
+    for place, record in enumerate(records):
+        log.append(record)
+        if place % 100 == 99:
+            log.forget(place - 20)
+    first = len(records) - len(log.times)
+    assert first > 0
+    assert len(log.times) < 200
+    assert log.times == whole.times[first:]
+    steps = len(log.step_places)
+    assert 0 < steps < 200
+    for name in ("step_places", "step_begins", "step_ends", "step_running", "step_kv"):
+        assert getattr(log, name) == getattr(whole, name)[-steps:], name
+    assert log.step_places[0] >= first
+    log.forget(len(log))
+    assert (list(log.times), log.latest) == ([], whole.times[-1])
+    log.append(Notice(0.0, "info", ""))
+    assert list(log.times) == [whole.times[-1]], "times do not fall"
+
+
 def test_a_log_that_packs_after_it_forgot_still_reads(records: list[Record]) -> None:
     log = Log(records[:77], kept=50)
     log.forget(70)

@@ -28,6 +28,7 @@ from app.inside.timeline.picture.tracks import (
     token_picture,
     token_scale,
 )
+from app.inside.timeline.ranks import RankTimes, rank_title
 from app.inside.timeline.steps import TimelineSteps
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
@@ -76,6 +77,7 @@ class TimelinePaint:
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
+        self._rank = (Layer(shades["forward"]), Layer(shades["commit"]), Layer(grey, Hatch.DOWN))
         self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
@@ -85,6 +87,7 @@ class TimelinePaint:
     def see(
         self,
         steps: TimelineSteps,
+        ranks: RankTimes,
         span: tuple[float, float],
         axis: Axis,
         folds: Folds,
@@ -116,7 +119,10 @@ class TimelinePaint:
             height = max(1, round(lanes[0].height * self.ratio))
             host = host_shares(steps.phases(times), times)
             busy = np.diff(steps.device(times))[:, 0] / np.maximum(np.diff(times)[:, 0], 1e-12)
-            layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host), "GPU": (busy[None], self._device)}
+            layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host)}
+            if bands.device:
+                layers["GPU"] = busy[None], self._device
+            layers |= {f"rank {i}": (shares, self._rank) for i, shares in enumerate(ranks.shares(times))}
             for (name, (shares, looks)), _ in zip(layers.items(), lanes):
                 picture = lane_picture(shares, height, looks, self.ground, grain)
                 self._pictures[name] = PixelImage(picture, self.ratio)
@@ -147,14 +153,15 @@ class TimelinePaint:
         x = area.right() - face.width(words) - theme.px(2)
         say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
 
-    def lanes(
-        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[Segment], clocked: bool
-    ) -> None:
+    def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
         where they have room."""
-        t, face = theme.current(), self.face
-        for name, band in zip(("CPU", "GPU"), bands):
-            self._track(painter, area, band, name, name, self._baseline(band))
+        t, face, bands = theme.current(), self.face, whole.lanes
+        names = ["CPU", *["GPU"] * whole.device]
+        names += [f"rank {i}" for i in range(len(bands) - len(names))]
+        titles = names[: 1 + whole.device] + [rank_title(i) for i in range(len(names) - 1 - whole.device)]
+        for name, title, band in zip(names, titles, bands):
+            self._track(painter, area, band, name, title, self._baseline(band))
             if name == "GPU" and not clocked:
                 say_on_plate(painter, face, area.left() + theme.px(4), self._baseline(band), tr("busy at most"))
         for name, left, right in segments if bands else ():

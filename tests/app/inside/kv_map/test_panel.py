@@ -523,7 +523,7 @@ def test_another_trace_makes_it_forget(shown: Show, runs: dict[str, Trace]) -> N
     panel.scope.catch_up()
     assert panel.view.grid.pointed == -1
     history = KvHistory()
-    history.feed(runs["prefix"].records)
+    history.take(runs["prefix"].records)
     state = panel.state()
     assert state is not None
     assert history.tip is not None

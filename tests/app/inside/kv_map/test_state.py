@@ -112,7 +112,7 @@ def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Ca
             elif isinstance(record, Step) and pool is not None and pool.at >= 0:
                 kept.append((pool.cells(), pool.kinds()))
             trace.append(record)
-            history.feed([record])
+            history.take([record])
             assert pool is not None
             pool.feed(record)
         assert pool is not None
@@ -137,7 +137,7 @@ def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
     """At depth 1 the engine counts what the step in flight computes as used already."""
     history = KvHistory()
     for records, simulation in simulated(case):
-        history.feed(records)
+        history.take(records)
         state, step = history.tip, next((r for r in records if isinstance(r, Step)), None)
         if step is None or state is None or case.config.delivery == "batch":
             continue  # a batch tells at its end which of its rows were over
@@ -167,7 +167,7 @@ class Counted(list[Record]):
 def test_seeking_reads_no_more_than_the_records_since_a_keyframe() -> None:
     records = Counted(synthetic_trace(streams=16, seconds=3.0, tokens_per_second=4000, seed=3))
     history = KvHistory(every=64, whole=4)
-    history.feed(records)
+    history.take(records)
     assert history.steps > 500
     most = max(len(records[history.position(p - 64) : history.position(p)]) for p in range(64, history.steps))
     for place in random.Random(1).sample(range(history.steps), 30):
@@ -184,7 +184,7 @@ def test_seeking_reads_no_more_than_the_records_since_a_keyframe() -> None:
 def test_seeking_anywhere_equals_playing_forward() -> None:
     records = synthetic_trace(streams=16, seconds=2.0, tokens_per_second=4000, seed=4, faults=0.1)
     history, pool, played = KvHistory(every=32, whole=4), PlainPool(records[0]), []  # type: ignore[arg-type]
-    history.feed(records)
+    history.take(records)
     for record in records:
         if isinstance(record, Step) and pool.at >= 0:
             played.append(pool.cells() if pool.at % 37 == 0 else None)
@@ -197,7 +197,7 @@ def test_seeking_anywhere_equals_playing_forward() -> None:
 def test_the_state_before_the_first_step_is_an_empty_pool() -> None:
     history = KvHistory()
     records = synthetic_trace(streams=4, seconds=0.2)
-    history.feed(records)
+    history.take(records)
     state = history.at(-1, records)
     assert state.at == -1
     assert not state.references.any()
@@ -210,7 +210,7 @@ def test_keyframes_take_little_memory_however_large_the_pool() -> None:
     start = records[0]
     assert isinstance(start, Header)
     history = KvHistory()
-    history.feed([replace(start, blocks=65_536), *records[1:]])
+    history.take([replace(start, blocks=65_536), *records[1:]])
     assert history.steps >= 1500
     frames = [part for f in history._frames for part in (f.changed or b"", f.fields, f.samples, f.entries)]
     taken = sum(map(len, frames)) + 8 * history.steps

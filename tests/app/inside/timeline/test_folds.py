@@ -44,8 +44,8 @@ def test_a_fold_is_narrow_and_every_other_second_keeps_its_width() -> None:
 
 
 def test_idle_time_between_two_sends_is_folded_and_said(panel: TimelinePanel, trace: Trace) -> None:
-    view, gap = panel.view, panel.presence.gaps(1.0)
-    begin, end = (float(times[0]) - panel._origin for times in gap)
+    view, gap = panel.view, panel.history.presence.gaps(1.0)
+    begin, end = (float(times[0]) - panel.history.origin for times in gap)
     assert IDLE <= end - begin < IDLE + 2
     computed = trace.duration - (end - begin)
     assert view.extent == pytest.approx(computed + WIDTH, abs=0.01), "the axis ends where the work does"

@@ -80,7 +80,7 @@ def told(panel: TimelinePanel, kind: Mark) -> list[tuple[float, int, int]]:
     """Time in the trace, slot and request of all marks of a kind."""
     marks = panel.marks.marks()
     marks = marks.where(marks.kind == kind)
-    rows = zip((marks.time + panel._origin).tolist(), marks.slot.tolist(), marks.request.tolist())
+    rows = zip((marks.time + panel.history.origin).tolist(), marks.slot.tolist(), marks.request.tolist())
     return [(round(time, 9), slot, request) for time, slot, request in rows]
 
 
@@ -174,7 +174,7 @@ def test_stalls_are_the_gaps_over_the_threshold(
     else:
         assert threshold == seconds
     expected = sorted((r, round(b, 9), round(e, 9)) for r, b, e in gaps if e - b > threshold)
-    stalls, origin = panel.marks.stalls(), panel._origin
+    stalls, origin = panel.marks.stalls(), panel.history.origin
     begins, ends = (stalls.begin + origin).tolist(), (stalls.end + origin).tolist()
     rows = zip(stalls.request.tolist(), begins, ends)
     assert sorted((r, round(b, 9), round(e, 9)) for r, b, e in rows) == expected
@@ -415,7 +415,7 @@ def test_what_comes_after_the_cursor_is_pale_and_can_be_gone_to(runs: dict[str, 
     panel = opened(runs["static"])
     whole = picture(panel.view)
     half = panel.view.cells.end / 2
-    panel.scope.seek(half + panel._origin)
+    panel.scope.seek(half + panel.history.origin)
     panel.scope.catch_up()
     image, x, area = picture(panel.view), round(panel.view.x_at(half)), panel.view.area()
     assert image.copy(0, 0, x, area.bottom()) == whole.copy(0, 0, x, area.bottom())
@@ -432,7 +432,7 @@ def test_a_cursor_that_leaves_the_sight_takes_it_along(runs: dict[str, Trace], o
     view = panel.view
     view.set_range(0.0, 0.1)
     late = 0.9 * view.cells.end
-    panel.scope.seek(late + panel._origin)
+    panel.scope.seek(late + panel.history.origin)
     panel.scope.catch_up()
     begin, end = view.range()
     assert begin < late < end
@@ -589,7 +589,7 @@ def test_tooltips_tell_what_is_under_the_pointer(runs: dict[str, Trace], opened:
     panel = opened(trace)
     view, bands = panel.view, panel.view.bands()
     hit = told(panel, Mark.PREFIX_HIT)[0]
-    x = view.x_at(hit[0] - panel._origin)
+    x = view.x_at(hit[0] - panel.history.origin)
     y = view.area().top() + (hit[1] + 0.5) * view.area().height() / view.slots
     assert f"request {hit[2]}: prefix hit, " in view.tip(QPointF(x, y))
     assert "submitted" in view.tip(QPointF(view.x_at(0.0) + 1, bands.queue.top + 3))

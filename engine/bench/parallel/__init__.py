@@ -1,0 +1,1 @@
+"""What splitting a model over ranks costs and gives: `batchscope bench --parallel`."""

@@ -1,0 +1,144 @@
+"""`batchscope bench --parallel`: one device and two ranks side by side, communication apart."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from engine.bench.subject import Lengths, Shape, make_case, plain_tokenizer, random_llama
+from engine.compare.token_agreement import Verdict, agreement
+from engine.config.parallel import Parallel
+from engine.config.specs import EngineConfig, ModelSpec
+from engine.core.engine import Engine
+from engine.core.machine import usable_cores
+from engine.trace.records import Kind, Step
+from engine.trace.trace import Trace
+
+ROWS = 16
+MOST = 0.05  # of a step: the goal of what the machinery beside the forward may take
+RANKS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way of computing the same prompts; medians of decode steps of all rows, in milliseconds. `machinery`: what
+    rank 0 does in a step to have others compute with it, a mean; `communicating`, `waiting` and `sent` (bytes) are rank
+    0's, within the forward."""
+
+    ranks: int
+    meets: str
+    tokens: float
+    step: float
+    forward: float
+    machinery: float
+    communicating: float
+    waiting: float
+    sent: int
+
+    @property
+    def name(self) -> str:
+        return "one device" if self.ranks == 1 else f"tensor parallel, {self.ranks} ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    sides: tuple[Side, ...]
+    same: bool
+    threads: int
+    dtype: str
+
+    @property
+    def share(self) -> float:
+        """Of a split step that machinery and waiting take."""
+        return max((side.machinery + side.waiting) / side.step for side in self.sides if side.ranks > 1)
+
+    @property
+    def reached(self) -> bool:
+        return self.same and self.share <= MOST
+
+    def text(self) -> str:
+        """As Markdown."""
+        head = f"33.6 M parameters, {self.dtype}, {ROWS} rows, torch threads a rank: {self.threads}"
+        columns = [("output tok/s", "tokens", ",.0f"), ("a decode step, ms", "step", ".2f")]
+        columns += [("its forward, ms", "forward", ".2f"), ("of it communication, ms", "communicating", ".2f")]
+        columns += [
+            ("of it waiting for others, ms", "waiting", ".2f"),
+            ("plans sent and times read, ms", "machinery", ".3f"),
+        ]
+        columns += [("bytes a rank sends in a step", "sent", ",d")]
+        lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
+        lines += [
+            f"| {title} | {' | '.join(format(getattr(side, name), form) for side in self.sides)} |"
+            for title, name, form in columns
+        ]
+        lines += ["", f"machinery and waiting: {self.share:.1%} of a step (goal: at most {MOST:.0%})"]
+        return "\n".join([*lines, f"tokens: {'the same' if self.same else 'NOT the same'}"])
+
+
+def run(rounds: int, threads: int | None, dtype: str, json_output: bool) -> int:
+    """Measures and prints. 0 where tokens are the same and the goal is reached, else 1."""
+    shape = Shape()
+    case = make_case(2 * ROWS, shape, Lengths())
+    each = threads or max(1, usable_cores() // max(RANKS))
+    config = EngineConfig(max_running=ROWS)
+    traces: dict[int, list[Trace]] = {ranks: [] for ranks in RANKS}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
+        save(Path(folder), shape)
+        engines = {
+            ranks: open_.enter_context(
+                Engine(ModelSpec(folder, dtype=dtype, parallel=Parallel(ranks)), config, threads=each)
+            )
+            for ranks in RANKS
+        }
+        spent = dict.fromkeys(RANKS, 0.0)
+        for turn in range(rounds + 1):
+            for ranks, engine in engines.items():
+                others = engine.model.ranks
+                before = others.spent if others is not None else 0.0
+                trace = engine.run(case.workload()).result()
+                if turn:  # the first warms up
+                    traces[ranks].append(trace)
+                    spent[ranks] += others.spent - before if others is not None else 0.0
+    first = [found[0] for found in traces.values()]
+    same = all(agreement(first[0], other).verdict is not Verdict.DIFFERS for other in first[1:])
+    measured = Measured(tuple(side_of(found, spent[n]) for n, found in traces.items()), same, each, dtype)
+    print(json.dumps(asdict(measured), indent=2) if json_output else measured.text())
+    return int(not measured.reached)
+
+
+def save(folder: Path, shape: Shape) -> None:
+    """The model as a checkpoint: every rank reads its part of it."""
+    random_llama(shape).save_pretrained(folder)
+    plain_tokenizer(shape.vocabulary).save_pretrained(folder)
+
+
+def side_of(traces: Sequence[Trace], spent: float) -> Side:
+    """`spent`: seconds of the machinery in all of these."""
+    header = traces[0].header
+    rates, steps, count = [], list[Step](), 0
+    for trace in traces:
+        found = [record for record in trace.records if isinstance(record, Step)]
+        rates.append(sum(len(step.token) for step in found) / (found[-1].ended - found[0].started))
+        count += len(found)
+        steps += [step for step in found if step.rows == ROWS and bool((step.kind == Kind.DECODE).all())]
+
+    def median(values: list[float]) -> float:
+        return 1e3 * statistics.median(values or [0.0])
+
+    told = [step for step in steps if len(step.rank_bytes)]
+    return Side(
+        ranks=max(1, len(header.rank_devices)),
+        meets=header.ranks_meet,
+        tokens=statistics.median(rates),
+        step=median([step.ended - step.started for step in steps]),
+        forward=median([step.seconds["forward"] for step in steps]),
+        machinery=1e3 * spent / max(count, 1),
+        communicating=median([float(step.rank_communicating[0]) for step in told]),
+        waiting=median([float(step.rank_waiting[0]) for step in told]),
+        sent=int(statistics.median([int(step.rank_bytes.max()) for step in told] or [0])),
+    )

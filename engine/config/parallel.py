@@ -1,0 +1,49 @@
+"""How a model is split over devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from engine.config.checks import InvalidInput, number, one_of, whole
+
+BACKENDS = ("auto", "shared", "gloo")
+MOST_RANKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP.
+
+    They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
+    wait for longer than `timeout` seconds ends the engine.
+    """
+
+    tensor: int = 1
+    backend: str = "auto"
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        whole("tensor_parallel", self.tensor, 1, MOST_RANKS)
+        one_of("parallel_backend", self.backend, BACKENDS)
+        number("parallel_timeout", self.timeout, 0.1, 86_400.0, "must be from 0.1 to 86,400 seconds")
+
+    @property
+    def ranks(self) -> int:
+        return self.tensor
+
+
+def dividing(counts: Sequence[int]) -> list[int]:
+    """The numbers of ranks that divide all of these counts."""
+    common = gcd(*counts)
+    return [n for n in range(1, min(common, MOST_RANKS) + 1) if not common % n]
+
+
+def check_dividing(ranks: int, counts: dict[str, int]) -> None:
+    """Raises InvalidInput where a count, by what it is of, does not divide by the ranks, with numbers that do."""
+    odd = [f"{count:,} {what}" for what, count in counts.items() if count % ranks]
+    if odd:
+        good = [str(n) for n in dividing(list(counts.values())) if n > 1]
+        remedy = f"use {' or '.join(good)}, or 1" if good else "use 1: nothing else divides them"
+        raise InvalidInput(f"tensor_parallel={ranks}: {' and '.join(odd)} do not divide by it; {remedy}")

@@ -1,0 +1,97 @@
+"""The process of a rank but the first: it computes the steps that rank 0 plans, over its part of the model."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import socket
+import threading
+import traceback
+from pathlib import Path
+
+import torch
+
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.memory.allocator import keep_freed_memory
+from engine.models.loading import LoadedModel, load_part
+from engine.parallel.board import Board
+from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.ranks import Place
+from engine.parallel.wire import Receiver
+from engine.runner import make_runner
+from engine.runner.runner import Runner
+
+
+def serve(descriptor: int) -> None:
+    """The process's main. It ends when rank 0 is gone, whatever it does at the time."""
+    end = socket.socket(fileno=descriptor)
+    threading.Thread(target=_watch, args=(end,), name="rank-watch", daemon=True).start()
+    link = Link(end)
+    try:
+        Rank(link).main()
+    except EOFError:
+        pass
+    except InvalidInput as error:
+        link.tell(TOLD, refused=str(error))
+    except BaseException as error:
+        traceback.print_exc()
+        link.tell(TOLD, failed=f"{type(error).__name__}: {error}".splitlines()[0][:1000])
+        raise
+
+
+def _watch(end: socket.socket) -> None:
+    gone = select.poll()
+    gone.register(end, 0)
+    gone.poll()
+    os._exit(0)
+
+
+class Rank:
+    """Loads, then does what it is told."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        keep_freed_memory()
+        order = json.loads(link.receive()[1])
+        torch.set_num_threads(order["threads"])
+        spec = ModelSpec(**order["spec"])
+        place = Place(order["rank"], board := Board(spec.parallel.ranks, link.receive_descriptor()), *self._way(order))
+        self._model: LoadedModel = load_part(spec, Path(order["folder"]), place)
+        board.close()  # the memory stays
+        assert self._model.group is not None
+        self._group = self._model.group
+        self._runner: Runner | None = None
+        self._step = 0
+        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
+
+    @staticmethod
+    def _way(order: dict[str, str]) -> tuple[str, Path]:
+        return order["backend"], Path(order["store"])
+
+    def main(self) -> None:
+        receive = Receiver(0)
+        while True:
+            letter, data = self._link.receive()
+            if letter == PLAN:
+                plan = receive(data)
+                assert self._runner is not None
+                self._group.begin(self._step)
+                self._runner.follow(plan)
+                self._group.end()
+                self._step += 1
+            elif letter == MAKE:
+                told = json.loads(data)
+                config = EngineConfig(**told["config"])
+                self._runner = None
+                gc.collect()
+                self._runner, receive = make_runner(self._model, config, told["blocks"]), Receiver(config.max_running)
+                self._link.tell(TOLD)
+            elif letter == CAPTURE and self._runner is not None:
+                self._runner.capture(lambda done, total: None)
+            elif letter == HOST and self._runner is not None:
+                self._runner.keep_host_blocks(int(data))
+                self._link.tell(TOLD)
+            elif letter == QUIT:
+                return

@@ -1,0 +1,1 @@
+"""One model on several devices: its parts, and the processes that compute them together."""

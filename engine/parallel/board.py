@@ -1,0 +1,103 @@
+"""The memory that ranks on one machine share: what they send each other, and what each step took them."""
+
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+SLOTS = 16  # steps that are remembered
+CALLS = 1024  # of a step, whose times are told apart
+HEAD = 8  # words of a step before them
+WORDS = 64  # of a lane before its steps
+BUFFER = 4 << 20  # bytes of a message
+PAGE = 4096
+# As `native/exchange.c` has them, and where steps go on.
+SEQUENCE, WAITS, SLOT, BROKEN, STEP = 0, 3, 4, 5, 8
+NUMBER, CALLED, BYTES, BEGUN, ENDED = range(5)
+LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a step took
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """Of one step, by rank, seconds: computing, sending and adding up what all had ready, and waiting for a rank that
+    had not; and the bytes that each sent."""
+
+    computing: Sequence[float]
+    communicating: Sequence[float]
+    waiting: Sequence[float]
+    sent: Sequence[int]
+
+
+class Board:
+    """Lanes of so many ranks in a file without a name: `descriptor` is handed on, and the memory lives as long as
+    somebody has it."""
+
+    def __init__(self, ranks: int, descriptor: int | None = None) -> None:
+        ring = SLOTS * (HEAD + CALLS) * 8
+        self.buffers = -(-(WORDS * 8 + ring) // PAGE) * PAGE
+        self.lane, self.ranks = self.buffers + 2 * BUFFER, ranks
+        if descriptor is None:
+            descriptor = os.memfd_create("batchscope-ranks")
+            os.ftruncate(descriptor, ranks * self.lane)
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, ranks * self.lane)
+        lanes = np.frombuffer(self._memory, np.int64).reshape(ranks, -1)
+        self.address = int(lanes.ctypes.data)
+        self._words = lanes[:, :WORDS]
+        self._steps = lanes[:, WORDS : WORDS + SLOTS * (HEAD + CALLS)].reshape(ranks, SLOTS, HEAD + CALLS)
+
+    def begin(self, rank: int, step: int) -> None:
+        """A rank comes to a step."""
+        slot = step % SLOTS
+        begun = time.monotonic_ns()
+        self._steps[rank, slot, :HEAD] = step, 0, 0, begun, begun, 0, 0, 0
+        self._words[rank, SLOT] = 8 * (WORDS + slot * (HEAD + CALLS))
+        self._words[rank, STEP] = step
+
+    def add(self, rank: int, seconds: float, sent: int) -> None:
+        """A call of a step that no kernel of ours made."""
+        step = self._steps[rank, int(self._words[rank, STEP]) % SLOTS]
+        if step[CALLED] < CALLS:
+            step[HEAD + step[CALLED]] = int(1e9 * seconds)
+        step[BYTES] += sent
+        step[ENDED] = time.monotonic_ns()
+        step[CALLED] += 1
+
+    def waits(self, rank: int, since: float) -> None:
+        """It waits for others since then, by `time.monotonic`; 0: it does not."""
+        self._words[rank, WAITS] = int(1e9 * since)
+
+    def times(self, step: int) -> RankTimes | None:
+        """What a step took that rank 0 is done with; None where another does not tell."""
+        slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
+        while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
+            if time.monotonic() > until:
+                return None
+            time.sleep(20e-6)
+        calls = min(int(slots[:, CALLED].min()), CALLS)
+        each = slots[:, HEAD : HEAD + calls]
+        inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0  # the last to come waits for nobody
+        rest = slots[:, ENDED] - slots[:, BEGUN] - inside
+        computing, communicating, waiting = (
+            (1e-9 * x.clip(min=0)).tolist() for x in (rest, np.full(self.ranks, least), inside - least)
+        )
+        return RankTimes(computing, communicating, waiting, slots[:, BYTES].tolist())
+
+    def late(self) -> list[int]:
+        """The ranks that others wait for: those that are at an earlier step or message than the furthest."""
+        at = [(int(words[STEP]), int(words[SEQUENCE])) for words in self._words]
+        return [rank for rank, place in enumerate(at) if place < max(at)] or [
+            rank for rank, words in enumerate(self._words) if not words[WAITS]
+        ]
+
+    def give_up(self) -> None:
+        """Whoever waits for a rank fails at once."""
+        self._words[:, BROKEN] = 1
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1

@@ -1,0 +1,76 @@
+"""A rank's part of a checkpoint, read straight from its safetensors: nothing else of it comes to memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from types import EllipsisType
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+from transformers import PreTrainedConfig
+
+from engine.config.specs import InvalidInput
+from engine.parallel.split import INTERLEAVED, Part, Split, check_split, check_whole, widths_of
+
+
+class Shard:
+    """A part of a stored tensor, as transformers' loader takes slices of files: `[...]` reads it."""
+
+    def __init__(self, stored: Any, part: Part | None, before: Callable[[], None]) -> None:
+        self._stored, self._part, self._before = stored, part, before
+
+    def get_shape(self) -> list[int]:
+        shape = list(self._stored.get_shape())
+        if self._part is not None and not self._part.zero:
+            shape[self._part.axis] = sum(end - begin for begin, end in self._part.ranges)
+        return shape
+
+    def get_dtype(self) -> str:
+        return str(self._stored.get_dtype())
+
+    def __getitem__(self, _: EllipsisType) -> Tensor:
+        self._before()
+        part = self._part
+        if part is None:
+            return self._stored[...]
+        if part.zero:
+            return torch.zeros_like(self._stored[...])
+        before = (slice(None),) * part.axis
+        pieces = [self._stored[(*before, slice(begin, end))] for begin, end in part.ranges]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, part.axis)
+
+
+def read_shards(files: list[Path], split: Split, before: Callable[[str], None]) -> dict[str, Shard]:
+    """By name; `before` hears which one is read and may raise. Raises InvalidInput for what cannot be split."""
+    found: dict[str, Shard] = {}
+    for path in files:
+        file = safe_open(path, framework="pt", device="cpu")
+        for name in file.keys():  # noqa: SIM118, it is no mapping
+            stored = file.get_slice(name)
+            shape = stored.get_shape()
+            check_whole(name, shape, split)
+            found[name] = Shard(stored, split.part(name, shape), lambda name=name: before(name))  # type: ignore[misc]
+    return found
+
+
+def narrowed(config: PreTrainedConfig, rank: int, ranks: int) -> tuple[PreTrainedConfig, Split]:
+    """The config of a rank's module, and how the model is split. Raises InvalidInput for a model that transformers has
+    no plan of tensor parallelism for, and where its heads or widths do not divide."""
+    narrow = copy.deepcopy(config)
+    text = narrow.get_text_config()
+    if not getattr(text, "base_model_tp_plan", None) and text.model_type not in INTERLEAVED:
+        raise InvalidInput(f"tensor_parallel={ranks}: transformers cannot split model type {text.model_type!r}; use 1")
+    heads = int(text.num_attention_heads)
+    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
+    check_split(text.to_dict(), ranks, heads, kv_heads)
+    head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    text.head_dim, text.num_attention_heads = head_dim, heads // ranks
+    if getattr(text, "num_key_value_heads", None):
+        text.num_key_value_heads = kv_heads // ranks
+    for name, width in widths_of(text.to_dict()).items():
+        setattr(text, name, width // ranks)
+    return narrow, Split(rank, ranks, heads, kv_heads, head_dim, text.model_type)

@@ -1,0 +1,111 @@
+"""Which part of a checkpoint a rank of a split model holds. No torch.
+
+A rank's module is the same architecture made narrower: fewer heads, a narrower MLP. Of matrices that write to these it
+has some rows, of those that read from them some columns, whose products are then summed over the ranks. What is told
+here by a tensor's name is checked when it is read: its part must have the shape that the narrower module expects.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.config.parallel import check_dividing
+from engine.config.specs import InvalidInput
+
+WRITES = frozenset("q_proj k_proj v_proj gate_proj up_proj c_fc fc1 w1 w3".split())
+READS = frozenset("o_proj down_proj c_proj fc2 w2".split())  # their outputs are summed
+JOINED = frozenset("qkv_proj gate_up_proj".split())  # several that write, one after another
+EXPERTS = "experts"  # modules of whose outputs each rank has a part too
+WIDTHS = "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_intermediate_size"
+INTERLEAVED = ("gpt_oss",)  # model types whose experts hold the columns of gate and up in turn, [experts, in, out]
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of a tensor's `axis` these ranges, one after another; `zero`: nothing of it counts on this rank."""
+
+    axis: int = 0
+    ranges: Ranges = ()
+    zero: bool = False
+
+
+def shares(count: int, rank: int, ranks: int, begin: int = 0) -> tuple[int, int]:
+    """A rank's range of so many, as even as can be."""
+    return begin + count * rank // ranks, begin + count * (rank + 1) // ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A model of so many heads split over ranks: what one of them holds."""
+
+    rank: int
+    ranks: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    kind: str
+
+    def part(self, name: str, shape: Sequence[int]) -> Part | None:
+        """Of the checkpoint's tensor of that name; None for all of it."""
+        module, _, leaf = name.rpartition(".")
+        owner = module.rpartition(".")[2]
+        if leaf not in ("weight", "bias"):
+            return self._bare(leaf, owner, shape)
+        if owner in WRITES:
+            return Part(0, (self._share(shape[0]),))
+        if owner in JOINED:
+            return Part(0, self._joined(owner, shape[0]))
+        if owner in READS:
+            if leaf == "bias":  # added once
+                return Part(zero=True) if self.rank else None
+            return Part(1, (self._share(shape[1]),))
+        return None
+
+    def _bare(self, leaf: str, owner: str, shape: Sequence[int]) -> Part | None:
+        """Parameters that are no layer's weight."""
+        if leaf == "sinks":
+            return Part(0, (self._share(shape[0]),))
+        if owner != EXPERTS or self.kind not in INTERLEAVED:
+            return None
+        match leaf:
+            case "gate_up_proj" | "gate_up_proj_bias":
+                return Part(len(shape) - 1, (self._share(shape[-1]),))
+            case "down_proj":
+                return Part(1, (self._share(shape[1]),))
+            case "down_proj_bias":
+                return Part(zero=True) if self.rank else None
+        return None
+
+    def _share(self, count: int, begin: int = 0) -> tuple[int, int]:
+        return shares(count, self.rank, self.ranks, begin)
+
+    def _joined(self, owner: str, rows: int) -> Ranges:
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        widths = (q, kv, kv) if owner == "qkv_proj" else (rows // 2, rows // 2)
+        begins = [sum(widths[:i]) for i in range(len(widths))]
+        return tuple(self._share(width, begin) for width, begin in zip(widths, begins))
+
+
+def widths_of(config: Mapping[str, Any]) -> dict[str, int]:
+    """What of a config counts the columns of MLPs."""
+    return {name: value for name in WIDTHS if isinstance(value := config.get(name), int) and value}
+
+
+def check_split(config: Mapping[str, Any], ranks: int, heads: int, kv_heads: int) -> None:
+    """Raises InvalidInput where heads or widths do not divide by the ranks."""
+    counts = {"attention heads": heads, "key and value heads": kv_heads}
+    widths = {name.replace("_size", " columns").replace("_", " "): n for name, n in widths_of(config).items()}
+    check_dividing(ranks, counts | widths)
+
+
+def check_whole(name: str, shape: Sequence[int], split: Split) -> None:
+    """Raises InvalidInput for a norm over all heads: of a part of them it would be another."""
+    owner = name.rpartition(".")[0].rpartition(".")[2]
+    together = {heads * split.head_dim for heads in (split.heads, split.kv_heads)} - {split.head_dim}
+    if owner in ("q_norm", "k_norm") and len(shape) == 1 and shape[0] in together:
+        raise InvalidInput(
+            f"tensor_parallel={split.ranks}: this model norms all its heads together ({owner}), so they cannot be "
+            "split; use 1"
+        )

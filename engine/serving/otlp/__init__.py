@@ -1,0 +1,3 @@
+"""Requests as OpenTelemetry's spans and measures, over HTTP, by the GenAI conventions. Extra `otel`."""
+
+from engine.serving.otlp.otlp import Otlp

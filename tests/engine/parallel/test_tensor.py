@@ -1,0 +1,136 @@
+"""A model split over two ranks gives the tokens of one device, whatever happens to its requests meanwhile."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
+from engine.trace import Step, load_trace, save_trace
+from tests.engine.tiny_models import random_prompts
+
+TINY = ["llama", "qwen2", "qwen3", "gemma2", "phi3", "mixtral", "qwen3 moe", "starcoder2", "gpt-oss"]
+NEW_TOKENS = 16
+GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
+PLAIN = EngineConfig(max_running=8, token_budget=64, block_size=16)
+
+
+def spec(folder: Path, ranks: int, **parallel: object) -> ModelSpec:
+    return ModelSpec(str(folder), dtype="float32", device="cpu", parallel=Parallel(ranks, **parallel))  # type: ignore[arg-type]
+
+
+def said(engine: Engine, params: SamplingParams = GREEDY) -> list[list[list[int]]]:
+    """Of some prompts, two of which begin alike, the tokens of each sample."""
+    shared = random_prompts((33,), seed=1)[0]
+    prompts = [*random_prompts((3, 17, 1, 41)), shared, shared[:32] + [5, 6]]
+    streams = [engine.submit(prompt, params) for prompt in prompts]
+    streams[3].cancel()  # whose tokens nobody looks at
+    return [[list(c.token_ids) for c in s.results()] for i, s in enumerate(streams) if i != 3]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_two_ranks_give_the_tokens_of_one(name: str, tiny_folder: Callable[[str], Path]) -> None:
+    found = []
+    for ranks in (1, 2):
+        with Engine(spec(tiny_folder(name), ranks), PLAIN, threads=1) as engine:
+            found.append(said(engine))
+            assert (
+                engine.card.kv_token_bytes == 2 * engine.card.layers * engine.card.kv_heads * engine.card.head_dim * 4
+            )
+    assert found[0] == found[1]
+
+
+@dataclass
+class Both:
+    one: Engine
+    two: Engine
+
+
+@pytest.fixture(scope="module")
+def both(tiny_folder: Callable[[str], Path]) -> Iterator[Both]:
+    folder = tiny_folder("llama")
+    with Engine(spec(folder, 1), PLAIN, threads=1) as one, Engine(spec(folder, 2), PLAIN, threads=1) as two:
+        yield Both(one, two)
+
+
+SQUEEZED = 12 * 16 * 2 * 2 * 2 * 16 * 4  # bytes of twelve blocks
+
+
+@pytest.mark.parametrize(
+    ("changes", "params"),
+    [
+        ({"kv_memory": SQUEEZED}, {"max_tokens": 60}),
+        ({"kv_memory": SQUEEZED, "preemption": "swap"}, {"max_tokens": 60}),
+        ({"mode": "chunked", "token_budget": 8}, {}),
+        ({"prefix_caching": True}, {}),
+        ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
+        ({"speculation": "ngram"}, {}),
+        ({}, {"prompt_logprobs": 2, "logprobs": 2}),
+        ({}, {"beam_width": 3}),
+        ({"cuda_graphs": False}, {"repetition_penalty": 1.2}),
+        ({"kv_dtype": "int8"}, {}),
+    ],
+    ids=lambda x: " ".join(f"{k}={v}" for k, v in x.items()) or "plain",
+)
+def test_two_ranks_follow_whatever_rank_0_plans(both: Both, changes: dict, params: dict) -> None:
+    config = EngineConfig(**{"max_running": 8, "token_budget": 64, "block_size": 16, **changes})
+    asked = GREEDY.with_(**params)
+    found = []
+    for engine in (both.one, both.two):
+        engine.begin(config)
+        found.append(said(engine, asked))
+    assert found[0] == found[1]
+    if "kv_memory" in changes:
+        steps = [record for record in both.two.trace.records if isinstance(record, Step)]
+        assert any(len(step.preempted) for step in steps), "nothing was preempted, which the case is for"
+
+
+def test_what_cannot_be_split_is_refused_by_name(tiny_folder: Callable[[str], Path]) -> None:
+    for name, ranks, words in [
+        ("llama", 3, "4 attention heads and 2 key and value heads .* use 2, or 1"),
+        ("llama wide heads", 2, "1 key and value heads do not divide by it; use 1"),
+        ("olmo2", 2, "norms all its heads together"),
+        ("gpt2", 2, "cannot split model type 'gpt2'"),
+        ("gpt-neox", 2, "not known well enough"),
+    ]:
+        with pytest.raises(InvalidInput, match=words):
+            Engine(spec(tiny_folder(name), ranks), threads=1)
+    with pytest.raises(InvalidInput, match="held as int8"):
+        Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)), threads=1)
+
+
+def test_modes_that_are_padded_are_refused(both: Both) -> None:
+    for config in (EngineConfig("static"), EngineConfig(depth=1)):
+        with pytest.raises(InvalidInput, match="ranks"):
+            both.two.begin(config)
+    both.two.begin(PLAIN)
+
+
+def test_gloo_gives_the_same_tokens(both: Both, tiny_folder: Callable[[str], Path]) -> None:
+    both.one.begin(PLAIN)
+    with Engine(spec(tiny_folder("llama"), 2, backend="gloo"), PLAIN, threads=1) as engine:
+        assert "gloo" in engine.trace.header.graphs_off
+        assert said(engine) == said(both.one)
+
+
+def test_each_step_tells_what_every_rank_did(both: Both, tmp_path: Path) -> None:
+    both.two.begin(PLAIN)
+    said(both.two)
+    path = tmp_path / "split.bsrun"
+    save_trace(both.two.trace, path)
+    trace = load_trace(path)
+    header, steps = trace.header, [step for step in trace.steps if step.rows]
+    assert header.rank_devices == ("cpu", "cpu")
+    assert sum(header.rank_weights) == header.model.weight_bytes
+    assert header.ranks_meet == "shared memory"
+    told = [step for step in steps if len(step.rank_bytes)]
+    assert len(told) > len(steps) / 2, "a rank may be late to tell now and then"
+    for step in told:
+        spent = step.rank_computing + step.rank_communicating + step.rank_waiting
+        assert (step.rank_computing > 0).all()
+        assert (spent <= step.ended - step.started + 0.05).all()
+        tokens, hidden, vocabulary = int(step.count.sum()), header.model.hidden, header.model.vocabulary
+        sums = 2 * header.model.layers * tokens * hidden * 4
+        drawn = len(step.token) * vocabulary // 2 * 4
+        assert step.rank_bytes.tolist() == [sums + drawn] * 2
