@@ -102,10 +102,15 @@ def state_rank(view: RequestView) -> int:
     return order.index(view.state)
 
 
-def request_title(view: RequestView) -> str:
-    """What a person would call this request: its label, else its last user turn, on one line."""
+def asked_words(view: RequestView) -> str:
+    """What was asked: its last user turn, on one line."""
     asked = next((m["content"] for m in reversed(view.messages) if m.get("role") == "user"), view.prompt)
-    return " ".join((view.label or asked).split())
+    return " ".join(asked.split())
+
+
+def request_title(view: RequestView) -> str:
+    """What a person would call this request: its label, else what was asked."""
+    return " ".join(view.label.split()) or asked_words(view)
 
 
 def duration(seconds: float) -> str:
