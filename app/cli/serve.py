@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from app.cli.key import keys_of, keys_option
-from app.cli.options import check_model, config_of, engine_options, model_options, size_in_bytes, spec_of, whole
+from app.cli.options import (
+    check_model,
+    config_of,
+    engine_options,
+    has_display,
+    model_options,
+    size_in_bytes,
+    spec_of,
+    whole,
+)
 from app.cli.progress import Bar
 from app.cli.requests import otlp_of, request_log_of, telling_options
 from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec
 from engine.core import EngineFace, usable_cores
+from engine.remote import KEY_VARIABLE
 from engine.serving import JwtRules, ServingSettings
 
-NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "pydantic", "jwt", "prometheus_client")
+NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "pydantic", "jwt", "prometheus_client", "websockets")
+EVERY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # addresses to listen on, and by which a window here calls them
+CLOSING = 10.0  # seconds that the window beside a server may take to close with it
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,6 +68,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     to.add_argument("--allow-kill", action="store_true", help=kills)
     to.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this certificate, PEM")
     to.add_argument("--tls-key", type=Path, metavar="FILE", help="and its key, PEM")
+    who = "a key whose window may send, stop and steer, and reads all texts; may be given several times"
+    to.add_argument("--control", action="append", default=[], metavar="NAME", help=who)
+    to.add_argument("--share-text", action="store_true", help="windows that only watch read texts too")
+    to.add_argument("--window", action="store_true", help="open the window beside the server, connected to it")
     telling_options(to)
     model_options(to)
     engine_options(to)
@@ -65,6 +84,8 @@ def serve(options: argparse.Namespace) -> int:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InvalidInput(f"serving needs {', '.join(missing)}: pip install 'batchscope[serve]'")
     check_ray(options)
+    if options.window and not has_display():
+        raise InvalidInput("window: there is no display to open one on; leave --window out")
     from engine.serving import Server
 
     check_model(spec)
@@ -73,9 +94,16 @@ def serve(options: argparse.Namespace) -> int:
         with Bar(quiet=False) as bar:
             engine = loaded(spec, config, options, bar)
         name = options.name or name_of(spec)
+        key = server.own_key() if options.window else ""
         said = f"serving {name} at {{}}/v1" + ("" if server.closed else "; no key is asked for")
-        with engine, term_is_heard():
-            server.run(engine, name, lambda address: print(said.format(address), flush=True))
+        with engine, term_is_heard(), ExitStack() as beside:
+
+            def ready(address: str) -> None:
+                print(said.format(address), flush=True)
+                if options.window:
+                    beside.enter_context(window_at(address, key))
+
+            server.run(engine, name, ready)
             failed = not engine.alive
     finally:
         server.close()
@@ -128,6 +156,8 @@ def settings_of(options: argparse.Namespace) -> ServingSettings:
         kills=options.allow_kill,
         request_log=request_log_of(options),
         otlp=otlp_of(options),
+        controllers=tuple(options.control),
+        share_text=options.share_text,
     )
 
 
@@ -135,6 +165,27 @@ def name_of(spec: ModelSpec) -> str:
     """A hub id as it is, a folder by its name."""
     path = Path(spec.source).expanduser()
     return path.resolve().name if path.exists() else spec.source
+
+
+@contextmanager
+def window_at(address: str, key: str) -> Iterator[None]:
+    """A window that is connected to this server, in a process of its own. Closing it ends no server; a server that ends
+    closes it."""
+    parts = urlsplit(address)
+    if parts.hostname in EVERY:
+        address = f"{parts.scheme}://{EVERY[parts.hostname]}:{parts.port}"
+    window = subprocess.Popen(
+        [sys.executable, "-m", "app", "--connect", address], env={**os.environ, KEY_VARIABLE: key}
+    )
+    try:
+        yield
+    finally:
+        window.terminate()
+        try:
+            window.wait(CLOSING)
+        except subprocess.TimeoutExpired:
+            window.kill()
+            window.wait()
 
 
 @contextmanager

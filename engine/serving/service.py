@@ -77,6 +77,10 @@ class Service:
         except EngineDied:
             raise self._gone() from None
 
+    async def aside(self, call: Callable[..., Found], *given: Any) -> Found:
+        """What takes long enough to be kept off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *given)
+
     def _gone(self) -> ApiError:
         return ApiError(503, self.fault or "the engine ended", None, "unavailable", 1)
 
