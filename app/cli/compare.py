@@ -32,6 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     lanes = f"e.g. recompute,static:8,continuous,chunked (default: the workload's, else {LANES})"
     orders = "; ".join(f"{name!r}: {what}" for name, what in RACE_ORDERS.items()).replace("%", "%%")
     workload_options(compare, WORKLOAD)
+    compare.add_argument("lane", nargs="*", metavar="LANE", help="what races; the same as --lanes")
     compare.add_argument("--lanes", metavar="LANE,LANE…", help=lanes)
     compare.add_argument("--repeats", type=whole, default=1, metavar="N", help="play every lane N times")
     compare.add_argument("--order", default="as listed", help=orders)
@@ -46,7 +47,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_compare(options: argparse.Namespace) -> int:
     if options.out is not None and options.out.exists():
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
-    asked = Asked.of(options, options.lanes, LANES)
+    if options.lane and options.lanes:
+        raise InvalidInput(f"--lanes {options.lanes}: lanes are named already; leave it out")
+    asked = Asked.of(options, ",".join(options.lane) or options.lanes, LANES)
     pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
     race = Race(asked.workload, asked.lanes, repeats=options.repeats, order=options.order, seed=asked.seed, **pool)
     result, interrupted = played(race.play, lane_names(race.lanes), options)
@@ -76,7 +79,7 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
     head = _head(result, options)
     agreement = [f"{name}: {found.text()}" for name, found in zip(result.names, agreed) if found]
     if agreement:
-        first = next(name for name, trace in zip(result.names, played) if trace is not None)
+        first = next(name for name, trace in zip(result.names, played) if trace and not trace.header.outside)
         agreement.insert(0, f"tokens compared with {first}")
     if any(comparison.disturbances):
         again = "repeat the race when they are done" + ("" if options.repeats > 1 else "; --repeats 3 shows the spread")
@@ -92,11 +95,12 @@ def _head(result: RaceResult, options: argparse.Namespace) -> list[str]:
     workload = result.workload
     often = f", {options.repeats} times, {options.order}" if options.repeats > 1 else ""
     lines = [f"{workload.title or workload.name}: {len(workload)} prompts{often}"]
-    trace = next((h.trace for h in result.lane_runs if h.trace is not None), None)
-    if trace is not None and result.kv_memory is not None:
+    known = [run.trace for run in result.lane_runs if run.trace is not None and not run.trace.header.outside]
+    if known and result.kv_memory is not None:
+        trace = known[0]
         model, machine = trace.header.model, trace.header.machine
         lines.append(f"{model.name} · {model.dtype} · {model.device} · {machine.cpu}")
-        headers = [each.trace.header for each in result.lane_runs if each.trace is not None]
+        headers = [each.header for each in known]
         rooms = sorted({result.kv_memory // header.kv_token_bytes for header in headers})
         tokens = " to ".join(f"{room:,}" for room in dict.fromkeys((rooms[0], rooms[-1])))
         lines.append(f"every lane has {result.kv_memory / 2**20:,.1f} MiB of KV memory ({tokens} tokens)")

@@ -52,7 +52,8 @@ class Asked:
         workload suggests, or `otherwise`. Raises InvalidInput."""
         spec, slo, seed = spec_of(options), slo_of(options), options.seed or 0
         given = parse_lanes(lanes, spec, seed) if lanes else []
-        for each in dict.fromkeys([spec, *(lane.spec for lane in given)]):
+        own = [lane.spec for lane in given if lane.server is None]
+        for each in dict.fromkeys([spec, *own] if own or not given else []):
             check_model(each)
         workload = sampled(workload_of(options, spec), options)
         suggested = ",".join(workload.suggested.lanes) or otherwise

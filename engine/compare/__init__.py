@@ -7,6 +7,7 @@ from engine.compare.lane_grammar import LANE_GRAMMAR, lane_name, lane_names, lan
 from engine.compare.lane_run import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.compare.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.compare.race_file import RACE_SUFFIX, load_race, save_race
+from engine.compare.remote import SERVER_GRAMMAR, Server
 from engine.compare.sweep import (
     Recommendation,
     Sweep,

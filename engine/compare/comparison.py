@@ -12,6 +12,7 @@ from engine.compare.race import RaceResult
 from engine.trace.measures import MEASURES, Measure, ratio_text
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo, seconds_text
+from engine.trace.trace import Trace
 
 OTHERS = Measure(
     "others",
@@ -88,6 +89,7 @@ class Comparison:
     rows: tuple[MeasureRow, ...]
     errors: tuple[str, ...]
     disturbances: tuple[str, ...]
+    outside: tuple[str, ...] = ()
 
     @property
     def disturbed(self) -> list[str]:
@@ -99,7 +101,8 @@ class Comparison:
         """What is to be said below the table: "quick failed: no such model"."""
         lanes = list(zip(self.names, self.errors, self.disturbances))
         failed = [f"{name} failed: {error}" for name, error, _ in lanes if error]
-        return failed + [f"{name}: {disturbance}" for name, _, disturbance in lanes if disturbance]
+        disturbed = [f"{name}: {disturbance}" for name, _, disturbance in lanes if disturbance]
+        return failed + disturbed + [f"{name}: {words}" for name, words in zip(self.names, self.outside) if words]
 
     def row(self, key: str) -> MeasureRow | None:
         return next((row for row in self.rows if row.measure.key == key), None)
@@ -190,6 +193,7 @@ def compare(
     errors: Sequence[str] | None = None,
     others: Sequence[Sequence[float]] = (),
     disturbances: Sequence[str] | None = None,
+    outside: Sequence[str] = (),
 ) -> Comparison:
     """The table of lanes with the metrics of their repeats, and the share of the CPU that `others` took in each; a lane
     without any has empty cells."""
@@ -204,7 +208,9 @@ def compare(
         base = median(values[0]) if values[0] and m is not OTHERS else 0.0
         rows.append(MeasureRow(m, tuple(MeasureCell(v, median(v) / base if v and base else None) for v in values)))
     nothing = [""] * len(names)
-    return Comparison(tuple(names), tuple(rows), tuple(errors or nothing), tuple(disturbances or nothing))
+    return Comparison(
+        tuple(names), tuple(rows), tuple(errors or nothing), tuple(disturbances or nothing), tuple(outside)
+    )
 
 
 def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:
@@ -215,7 +221,16 @@ def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:
         [r.others for r in result.lane_runs if r.lane == i and r.finished and r.others is not None] for i in lanes
     ]
     errors, disturbances = [result.error(i) for i in lanes], [result.disturbance(i) for i in lanes]
-    return compare(result.names, metrics, errors, others, disturbances)
+    return compare(result.names, metrics, errors, others, disturbances, [_outside(result.traces(i)) for i in lanes])
+
+
+def _outside(traces: Sequence[Trace]) -> str:
+    """What is not known of a server's lane, and what the server cannot do, for people."""
+    header = traces[0].header if traces else None
+    if header is None or not header.outside:
+        return ""
+    unknown = "rows a step, waste, padding and KV memory are not known from outside"
+    return "; ".join([unknown, *header.lacks])
 
 
 def table(metrics: Metrics, name: str = "") -> str:

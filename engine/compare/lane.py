@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from engine.compare.remote import Server
 from engine.config.specs import EngineConfig, ModelSpec
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MODE_SENTENCES = {
     "continuous": "requests join and leave at every step",
     "chunked": "requests join and leave at every step; long prompts share steps with the decodes",
 }
+OUTSIDE = "a server, as its clients see it; how it batches is not known"
 JOINING_MODES = ("continuous-padded", "continuous", "chunked")
 BATCHED_MODES = ("static", "dynamic")
 
@@ -35,12 +37,14 @@ BATCHED_MODES = ("static", "dynamic")
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One side of a comparison: a config on a model. `name` is for people; empty takes `lane_name`. With more than one
-    of `beams` (paged modes) every request is a beam search of so many."""
+    of `beams` (paged modes) every request is a beam search of so many. With a
+    `server` it is played there, and `config` and `spec` say nothing of it."""
 
     config: EngineConfig = field(default_factory=EngineConfig)
     spec: ModelSpec = field(default_factory=ModelSpec)
     name: str = ""
     beams: int = 1
+    server: Server | None = None
 
     def with_batch(self, size: int) -> Lane:
         """The same lane with so many requests running at once; the token budget grows with it where it must."""
@@ -57,10 +61,12 @@ class Lane:
 
 def lane_title(lane: Lane) -> str:
     """A heading: "Static batch of 8", "Continuous, paged"."""
+    if lane.server is not None:
+        return lane.name or f"Server {lane.server.place}"
     title = lane.name or MODE_TITLES[lane.config.mode]
     return f"{title} of {lane.config.max_running}" if lane.config.mode in BATCHED_MODES and not lane.name else title
 
 
 def lane_sentence(lane: Lane) -> str:
     """What the mode does, in plain words, to stand beside the heading."""
-    return MODE_SENTENCES[lane.config.mode]
+    return OUTSIDE if lane.server is not None else MODE_SENTENCES[lane.config.mode]

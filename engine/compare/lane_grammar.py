@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
+from engine.compare.remote import SERVER_GRAMMAR, parse_server
 from engine.config.parallel import Parallel
 from engine.config.specs import (
     KV_DTYPES,
@@ -24,7 +25,8 @@ from engine.config.specs import (
 )
 
 LANE_GRAMMAR = (
-    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
+    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
+    f"or {SERVER_GRAMMAR}"
 )
 
 
@@ -100,6 +102,9 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     def wrong(part: str, remedy: str) -> InvalidInput:
         return InvalidInput(f"lane {text!r}: {part!r}: {remedy}")
 
+    if text.strip().startswith("server="):
+        server, name = parse_server(text)
+        return Lane(EngineConfig(seed=seed), spec or ModelSpec(), name, server=server)
     mode, *parts = text.strip().split(":")
     if mode not in MODES:
         raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
@@ -152,6 +157,8 @@ def lane_text(lane: Lane) -> str:
     """The text that `parse_lane` reads as this lane. Settings that mean nothing to its mode are left out, as is
     `kv_memory`, which a comparison gives to all lanes alike."""
     config, spec = lane.config, lane.spec
+    if lane.server is not None:
+        return lane.server.text() + (f":name={_escape(lane.name)}" if lane.name else "")
     parts = [config.mode]
     if config.mode not in SOLITARY_MODES and config.max_running != EngineConfig().max_running:
         parts.append(str(config.max_running))
@@ -195,6 +202,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     """A short label: "static · 8", "continuous · 64 + prefix"; without the `size` where that is what varies."""
     if lane.name:
         return lane.name
+    if lane.server is not None:
+        return " · ".join(filter(None, (lane.server.place, PurePath(lane.server.model).name)))
     config, spec = lane.config, lane.spec
     parts = [config.mode]
     if size and config.mode not in SOLITARY_MODES:

@@ -1,11 +1,15 @@
 """A lane's run: one workload through one lane, once. Races and sweeps are made of lane runs on one track."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import TYPE_CHECKING
 
 from engine.compare.host import EngineHost
 from engine.compare.lane import Lane
+from engine.compare.remote import Server
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import EngineConfig
 from engine.core.face import EngineFace
@@ -15,6 +19,9 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from engine.compare.remote.player import ServerPlayer
 
 DEFAULT_KV_TOKENS = 8192
 DISTURBED = 0.1
@@ -99,12 +106,19 @@ class Track:
         self.kv_memory = kv_memory
         self._engine: EngineFace | None = None
         self._rehearsed: set[tuple[EngineConfig, int]] = set()
+        self._servers: dict[Server, ServerPlayer] = {}
+        self._greeted: set[Server] = set()
+
+    def close(self) -> None:
+        """Lets go of the servers; the host stays open."""
+        for player in self._servers.values():
+            player.close()
 
     def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> LaneRun:
         """One run, told about as lane `index`. Never raises for what goes wrong in it."""
         trace: Trace | None = None
         try:
-            engine = self._open(index, repeat, lane)
+            engine = self._open(index, repeat, lane) if lane.server is None else self._greet(index, repeat, lane.server)
             if not self._rehearse(engine, lane, workload):
                 return LaneRun(index, repeat, cancelled=True)
             meter = OthersMeter()
@@ -113,7 +127,7 @@ class Track:
             self._tell(LaneStarted(index, repeat, run))
             if not self._finish(run, engine):
                 return LaneRun(index, repeat, trace, cancelled=True)
-            error, others = _failure(trace), meter.read()
+            error, others = _failure(trace), meter.read() if lane.server is None else None  # a server is one of them
             if not error:
                 self._tell(LaneFinished(index, repeat, trace, others))
                 return LaneRun(index, repeat, trace, others=others)
@@ -135,14 +149,28 @@ class Track:
             self.kv_memory = self._kv_tokens * engine.card.kv_token_bytes
         return engine
 
-    def _rehearse(self, engine: EngineFace, lane: Lane, workload: Workload) -> bool:
+    def _greet(self, index: int, repeat: int, server: Server) -> ServerPlayer:
+        """A server that was asked what it can do, off the clock."""
+        from engine.compare.remote.player import ServerPlayer
+
+        if server not in self._servers:
+            self._tell(LaneLoading(index, repeat, LoadProgress(f"asking {server.place} what it can do")))
+            self._servers[server] = ServerPlayer(server, self._cancelled)
+        return self._servers[server]
+
+    def _rehearse(self, engine: EngineFace | ServerPlayer, lane: Lane, workload: Workload) -> bool:
         """Plays the workload's beginning off the clock when an engine meets a config for the first time, so that what
         is made on first use is in no lane's time. False when it was cancelled."""
-        if engine is not self._engine:
-            self._engine, self._rehearsed = engine, set()
-        if (lane.config, lane.beams) in self._rehearsed:
-            return True
-        self._rehearsed.add((lane.config, lane.beams))
+        if lane.server is not None:
+            if lane.server in self._greeted:
+                return True
+            self._greeted.add(lane.server)
+        elif isinstance(engine, EngineFace):
+            if engine is not self._engine:
+                self._engine, self._rehearsed = engine, set()
+            if (lane.config, lane.beams) in self._rehearsed:
+                return True
+            self._rehearsed.add((lane.config, lane.beams))
         few = workload.arrivals[: min(lane.config.slots, REHEARSED_PROMPTS)]
         arrivals = tuple(
             replace(a, time=0.0, params=a.params.with_(max_tokens=min(a.params.max_tokens, REHEARSED_TOKENS)))
@@ -150,10 +178,10 @@ class Track:
         )
         return self._finish(self._start(engine, lane, replace(workload, arrivals=arrivals, concurrency=None)), engine)
 
-    def _start(self, engine: EngineFace, lane: Lane, workload: Workload) -> Run:
+    def _start(self, engine: EngineFace | ServerPlayer, lane: Lane, workload: Workload) -> Run:
         return engine.run(lane.plays(workload), replace(lane.config, kv_memory=self.kv_memory))
 
-    def _finish(self, run: Run, engine: EngineFace) -> bool:
+    def _finish(self, run: Run, engine: EngineFace | ServerPlayer) -> bool:
         """Waits for the end of the run: True when it was not cancelled. Raises what else stopped it early."""
         over = stopping = False
         while not over:

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Self
 
@@ -125,9 +126,10 @@ class Race:
         Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open."""
         track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         lane_runs: list[LaneRun] = []
-        for repeat, index in self._plan:
-            if not cancelled.is_set():
-                lane_runs.append(track.play(index, repeat, self.lanes[index], self.workload))
+        with closing(track):
+            for repeat, index in self._plan:
+                if not cancelled.is_set():
+                    lane_runs.append(track.play(index, repeat, self.lanes[index], self.workload))
         cut_short = len(lane_runs) < len(self._plan) or any(r.cancelled for r in lane_runs)
         if self._before is not None:
             fresh = {(r.lane, r.repeat): r for r in lane_runs if r.finished}

@@ -16,6 +16,7 @@ from typing import Any
 from engine.compare.lane import Lane
 from engine.compare.lane_run import LaneRun
 from engine.compare.race import MOST_LANES, RaceResult
+from engine.compare.remote import Server
 from engine.config.checks import InvalidInput, shown, whole
 from engine.config.specs import MOST_SAMPLES, EngineConfig, ModelSpec, SamplingParams
 from engine.jobs.progress import LoadCancelled
@@ -147,7 +148,9 @@ def _run(archive: zipfile.ZipFile, folder: Path, told: dict[str, Any], lanes: in
 
 def _lane(values: dict[str, Any]) -> Lane:
     config, spec = EngineConfig(**values["config"]), ModelSpec(**values["spec"])
-    return Lane(config, spec, str(values["name"]), whole("beams", values.get("beams", 1), 1, MOST_SAMPLES))
+    server = values.get("server")
+    beams = whole("beams", values.get("beams", 1), 1, MOST_SAMPLES)
+    return Lane(config, spec, str(values["name"]), beams, None if server is None else Server(**server))
 
 
 def _workload(values: dict[str, Any]) -> Workload:

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import isfinite, log2
 from statistics import median
@@ -253,6 +254,8 @@ class Sweep:
         for rate in rates:
             check(isfinite(rate) and rate > 0, "rate", rate, "must be above 0 requests a second")
         for lane in lanes:
+            if sizes and lane.server is not None:
+                raise InvalidInput(f"{lane.server.place} has a batch size of its own: sweep its rates")
             if sizes and lane.config.mode in SOLITARY_MODES:
                 raise InvalidInput(f"{lane.config.mode} runs one request at a time, whatever the size: sweep its rates")
         self.workload, self.lanes, self.by_rate, self.repeats = workload, tuple(lanes), bool(rates), repeats
@@ -277,16 +280,17 @@ class Sweep:
         track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         outcomes: list[SweepOutcome] = []
         played = 0
-        for index, point in enumerate(self.points):
-            lane_runs: list[LaneRun] = []
-            for repeat in range(self.repeats):
-                if not cancelled.is_set():
-                    lane_runs.append(track.play(index, repeat, point.lane, point.workload))
-            played += sum(not r.cancelled for r in lane_runs)
-            metrics = tuple(measure(r.trace, self.slo) for r in lane_runs if r.finished and r.trace is not None)
-            error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
-            if metrics or error:
-                outcomes.append(SweepOutcome(point, metrics, error))
+        with closing(track):
+            for index, point in enumerate(self.points):
+                lane_runs: list[LaneRun] = []
+                for repeat in range(self.repeats):
+                    if not cancelled.is_set():
+                        lane_runs.append(track.play(index, repeat, point.lane, point.workload))
+                played += sum(not r.cancelled for r in lane_runs)
+                metrics = tuple(measure(r.trace, self.slo) for r in lane_runs if r.finished and r.trace is not None)
+                error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
+                if metrics or error:
+                    outcomes.append(SweepOutcome(point, metrics, error))
         cut_short = played < self.repeats * len(self.points)
         result = SweepResult(self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo, cut_short)
         tell(SweepFinished(result))

@@ -118,10 +118,12 @@ def agreement(first: Trace, other: Trace) -> Agreement:
 
 
 def agreements(traces: Sequence[Trace | None]) -> tuple[Agreement | None, ...]:
-    """Every lane against the first that was played; None for that one and for lanes that were not."""
-    first = next((trace for trace in traces if trace is not None), None)
+    """Every lane against the first that was played; None for that one, for lanes that were not, and for servers whose
+    token ids are not known."""
+    known = [None if trace is None or trace.header.outside else trace for trace in traces]
+    first = next((trace for trace in known if trace is not None), None)
     return tuple(
-        None if first is None or trace is None or trace is first else agreement(first, trace) for trace in traces
+        None if first is None or trace is None or trace is first else agreement(first, trace) for trace in known
     )
 
 

@@ -27,7 +27,15 @@ class Measure:
     better: str = ""
     group: str = ""
 
+    @property
+    def inside(self) -> bool:
+        """Whether a server's clients cannot know it."""
+        return self.group in ("work", "KV memory") or self.key == "average_latency"
+
     def read(self, metrics: Metrics) -> float | None:
+        """None where there is none, and where it is not known from outside."""
+        if metrics.outside and self.inside:
+            return None
         value: Any = metrics
         for name in self.key.split("."):
             value = None if value is None else getattr(value, name)

@@ -85,7 +85,7 @@ class Metrics:
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `goodput` and `met` (requests) are None without an SLO, `kv` where
-    no KV was held.
+    no KV was held. `outside`: a server's, of which clients see what requests did; everything else is not known, and 0.
     """
 
     requests: int
@@ -129,6 +129,7 @@ class Metrics:
     acceptance_rate: float | None = None
     accepted_length: float | None = None
     draft_speedup: float | None = None
+    outside: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
@@ -245,6 +246,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         acceptance_rate=accepted / drafted if drafted else None,
         accepted_length=1 + accepted / drafts if drafts else None,
         draft_speedup=draft_speedup(steps) if drafts else None,
+        outside=header is not None and bool(header.outside),
     )
 
 
@@ -286,6 +288,10 @@ def _timings(log: _Log) -> Timings:
     submitted = np.array([s.time for s in submissions], float)
     samples = np.array([s.params.branches for s in submissions], np.int64)
     size = len(request)
+
+    prompt = np.array([len(s.token_ids) for s in submissions], np.int64)
+    told = [e for e in log.ended if e.prompt_tokens]
+    prompt[np.searchsorted(request, np.array([e.request for e in told], np.int64))] = [e.prompt_tokens for e in told]
 
     # Tokens in order of request, sample and time.
     steps = log.steps
@@ -334,7 +340,7 @@ def _timings(log: _Log) -> Timings:
         tpot=np.divide(decoding, later_tokens, out=np.full(size, np.nan), where=later_tokens > 0),
         itl=itl,
         e2e=last - submitted,
-        prompt_tokens=np.array([len(s.token_ids) for s in submissions], np.int64),
+        prompt_tokens=prompt,
         output_tokens=np.bincount(owner, minlength=size),
         completed=over >= samples,
         gap=gap,

@@ -59,7 +59,8 @@ class Ended:
     `text` is what was still held back (the tail of a cut character, or a started stop string); `token`, `logprob` and
     `text_end` are the tokens of a batch that would have delivered them later, or those of a beam search that were not
     certain before. What follows the last `text_end` belongs to the branch's last token. `score`: a beam search's result
-    has one, the sum of its log-probabilities over its length to the power of the length penalty.
+    has one, the sum of its log-probabilities over its length to the power of the length penalty. `prompt_tokens`:
+    how many a server counted that was watched from outside, told with the first branch; 0 where the ids are known.
     """
 
     time: float
@@ -72,3 +73,4 @@ class Ended:
     logprob: Array = empty(np.float32)
     text_end: Array = empty(np.int32)
     score: float | None = None
+    prompt_tokens: int = 0

@@ -1,5 +1,7 @@
 """Lanes as text: what is written reads back, and what is wrong is named."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +143,36 @@ def test_every_mode_has_its_heading() -> None:
 
 def test_a_larger_batch_takes_its_budget_along() -> None:
     assert parse_lane("static:8").with_batch(4000).config == parse_lane("static:4000").config
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "model", "name"),
+    [
+        ("server=http://127.0.0.1:8000:model=demo", "http://127.0.0.1:8000", "demo", ""),
+        ("server=localhost:11434:model=llama3:8b:name=Ollama", "http://localhost:11434", "llama3:8b", "Ollama"),
+        ("server=https://a.example/v1/", "https://a.example", "", ""),
+        ("server=http://h:1/llm/v1:model=a%2Cb", "http://h:1/llm", "a,b", ""),
+    ],
+)
+def test_a_lane_may_be_a_server(text: str, url: str, model: str, name: str) -> None:
+    lane = parse_lane(text)
+    assert lane.server is not None
+    assert (lane.server.url, lane.server.model, lane.name) == (url, model, name)
+    assert parse_lane(lane_text(lane)) == lane
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("server=", "give its address"),
+        ("server=ftp://a", "give its address"),
+        ("server=http://u:p@host", "key=NAME"),
+        ("server=http://h:model=a:model=b", "given twice"),
+        ("server=http://h:beams=2", "a server's lane is"),
+        ("server=http://h:key=sk-1234", "environment variable"),
+    ],
+)
+def test_a_server_that_is_none_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(why)) as error:
+        parse_lane(text)
+    assert ":p@" not in str(error.value).split(": ", 2)[-1]
