@@ -72,6 +72,8 @@ def measure_title(measure: Measure) -> str:
 
 def title_of(lane: Lane) -> str:
     """A heading: "Static batch of 8", or the lane's own name."""
+    if lane.server is not None and not lane.name:
+        return tr("Server {place}", place=lane.server.place)
     if not lane.name and lane.config.mode in TITLES:
         return TITLES[lane.config.mode].format(size=lane.config.max_running)
     return lane_title(lane)
@@ -79,4 +81,6 @@ def title_of(lane: Lane) -> str:
 
 def sentence_of(lane: Lane) -> str:
     """What its mode does, to stand beside the heading."""
+    if lane.server is not None:
+        return tr("a server, as its clients see it; how it batches is not known")
     return SENTENCES.get(lane.config.mode) or lane_sentence(lane)

@@ -17,11 +17,13 @@ from app.ui.labels import Heading, Note, Row
 from app.ui.layouts import fill, held, row
 from app.ui.popover import Popover
 from engine import InvalidInput, ModelSpec
+from engine.compare import Server
 from engine.config import MOST_SAMPLES, SCHEMES
 
-PLAYS, DEMO, FOLDER = "play", "demo", "folder"
+PLAYS, DEMO, FOLDER, SERVER = "play", "demo", "folder", "server"
 AS_PLAYS = tr("as on the Play page")
-MODELS = ((AS_PLAYS, PLAYS), (tr("demo stories"), DEMO), (tr("folder or hub id …"), FOLDER))
+MODELS = ((AS_PLAYS, PLAYS), (tr("demo stories"), DEMO), (tr("folder or hub id …"), FOLDER), (tr("server …"), SERVER))
+KEY_TIP = tr("The environment variable that holds the server's key: the key itself is never kept")
 
 
 class LaneEditor(Popover):
@@ -58,14 +60,25 @@ class LaneEditor(Popover):
         self.beams = Number("lane_beams", 1, MOST_SAMPLES, 1, least=tr("off"))
         tip = tr("Every request is a beam search of so many; nothing is drawn then")
         self._search = Row(tr("Beams"), self.beams, tip)
-        rows = self._search, Row(tr("Model"), self.model), self._place, Row(tr("Quantization"), self.quantization)
+        self._quantized = Row(tr("Quantization"), self.quantization)
+        said = tr("Address of an OpenAI-compatible server"), tr("Name of its model"), tr("Variable of its key")
+        self.url = line_edit("lane_url", said[0], "http://127.0.0.1:8000")
+        self.there = line_edit("lane_there", said[1], tr("the only one it has"))
+        self.key = line_edit("lane_key", said[2], tr("none"))
+        self._server = (
+            Row(tr("Address"), self.url),
+            Row(tr("Its model"), self.there),
+            Row(tr("Key in"), self.key, KEY_TIP),
+        )
+        rows = self._search, Row(tr("Model"), self.model), self._place, self._quantized, *self._server
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
         fill(self.column, Heading(tr("Lane")), self.form, *rows, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
         self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
         self.quantization.currentIndexChanged.connect(self._on_edited)
-        self.path.editingFinished.connect(self._on_edited)
+        for line in (self.path, self.url, self.there, self.key):
+            line.editingFinished.connect(self._on_edited)
         self.back.clicked.connect(lambda: self.moved.emit(-1))
         self.on.clicked.connect(lambda: self.moved.emit(1))
         self.remove.clicked.connect(self.removed)
@@ -77,6 +90,11 @@ class LaneEditor(Popover):
         self.form.set_config(choice.lane.config)
         self.beams.setValue(choice.lane.beams)
         kind = PLAYS if not choice.own_model else DEMO if spec.source == "demo" else FOLDER
+        server = choice.lane.server
+        if server is not None:
+            kind = SERVER
+            for line, text in ((self.url, server.url), (self.there, server.model), (self.key, server.key)):
+                line.setText(text)
         self.model.set_value(kind)
         if kind == FOLDER:
             self.path.setText(spec.source)
@@ -94,6 +112,11 @@ class LaneEditor(Popover):
         """The lane as it stands. Raises InvalidInput."""
         assert self._choice is not None
         kind, before = self.model.currentData(), self._choice.lane
+        if kind == SERVER:
+            url, there, key = (line.text().strip() for line in (self.url, self.there, self.key))
+            if not url:
+                raise InvalidInput(tr("Give the server's address, such as http://127.0.0.1:8000."))
+            return LaneChoice(replace(before, server=Server(url, there, key), beams=1), own_model=True)
         source = self.path.text().strip() if kind == FOLDER else "demo"
         if kind == FOLDER and source.startswith(("~", "/", ".")):
             source = str(Path(source).expanduser().absolute())
@@ -104,7 +127,8 @@ class LaneEditor(Popover):
         spec = ModelSpec() if quantization == PLAYS else ModelSpec(source, quantization)
         config = self.form.config(before.config)
         beams = self.beams.value() if config.paged else 1
-        return LaneChoice(replace(before, config=config, spec=spec, beams=beams), kind != PLAYS, own)
+        lane = replace(before, config=config, spec=spec, beams=beams, server=None)
+        return LaneChoice(lane, kind != PLAYS, own)
 
     def _offer_quantizations(self, kind: str) -> None:
         """All of them; for the Play page's model first that which it has there."""
@@ -118,8 +142,13 @@ class LaneEditor(Popover):
         self.quantization.set_value(chosen)
 
     def _show_rows(self) -> None:
-        self._place.setVisible(self.model.currentData() == FOLDER)
-        self._search.setVisible(self._choice is not None and self._choice.lane.config.paged)
+        kind = self.model.currentData()
+        self._place.setVisible(kind == FOLDER)
+        self._search.setVisible(self._choice is not None and self._choice.lane.config.paged and kind != SERVER)
+        for widget in (self.form, self._quantized):
+            widget.setVisible(kind != SERVER)
+        for line in self._server:
+            line.setVisible(kind == SERVER)
         if self.isVisible():
             self.fit()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from app.language import tr
 from app.words import duration, number
-from engine.trace import Ended, FinishReason, Kind, Presence, Record, Step, Submitted
+from engine.trace import Ended, FinishReason, Header, Kind, Presence, Record, Step, Submitted
 
 KINDS = {"reserved": tr("reserved"), "internal": tr("internal"), "external": tr("external")}
 LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word
@@ -28,6 +28,7 @@ class Figures:
     finished: int = 0
     failed: int = 0
     cancelled: int = 0
+    outside: bool = False  # a server's: its rows and its KV memory are not known
 
 
 class LaneTally:
@@ -37,6 +38,7 @@ class LaneTally:
         self._ended: Counter[FinishReason] = Counter()
         self._submitted: dict[int, float] = {}
         self._begun: float | None = None
+        self._outside = False
         self._last = 0.0
         self._tokens = self._rows = self._wasted = 0
         self._ttft: dict[int, float] = {}
@@ -57,6 +59,11 @@ class LaneTally:
                         self._begun = record.time
                 case Ended():
                     self._ended[record.reason] += 1
+                    if len(record.token):
+                        self._tokens += len(record.token)
+                        self._last = max(self._last, record.time)
+                case Header():
+                    self._outside = bool(record.outside)
                 case _:
                     pass
 
@@ -90,12 +97,13 @@ class LaneTally:
             waste = {kind: float(shares[1 + i]) for i, kind in enumerate(KINDS)}
         return Figures(
             rate=self._tokens / spent if self._tokens and spent > 0 else None,
-            wasted=self._wasted / self._rows if self._rows else None,
+            wasted=self._wasted / self._rows if self._rows and not self._outside else None,
             ttft=float(np.percentile(list(self._ttft.values()), 95)) if self._ttft else None,
             waste=waste,
             finished=self._ended[FinishReason.STOP] + self._ended[FinishReason.LENGTH],
             failed=self._ended[FinishReason.ERROR],
             cancelled=self._ended[FinishReason.CANCELLED],
+            outside=self._outside,
         )
 
 
@@ -110,10 +118,14 @@ def rate_words(rate: float | None) -> str:
 
 
 def wasted_words(figures: Figures) -> str:
+    if figures.outside:
+        return tr("wasted rows: unknown from outside")
     return tr("{share} of computed rows wasted", share=_wasted(figures))
 
 
 def short_wasted_words(figures: Figures) -> str:
+    if figures.outside:
+        return tr("rows unknown")
     return tr("{share} wasted", share=_wasted(figures))
 
 
@@ -127,6 +139,8 @@ def ttft_words(figures: Figures) -> str:
 
 def waste_words(figures: Figures) -> str:
     """ "KV waste 61 %: 22 reserved, 39 internal"."""
+    if figures.outside:
+        return tr("KV waste: unknown from outside")
     if figures.waste is None:
         return tr("KV waste {share}", share="–")
     kinds = {kind: share for kind, share in figures.waste.items() if share >= LEAST_SHARE}
@@ -137,7 +151,7 @@ def waste_words(figures: Figures) -> str:
 
 def short_waste_words(figures: Figures) -> str:
     """ "KV waste 61 %, mostly internal"."""
-    if figures.waste is None:
+    if figures.waste is None or figures.outside:
         return waste_words(figures)
     whole, (kind, most) = sum(figures.waste.values()), max(figures.waste.items(), key=lambda each: each[1])
     if whole >= LEAST_SHARE and 2 * most > whole:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from app.compare.race.session import RaceSession
 
 AGAIN = tr("Repeats the lane's disturbed runs, each in the place of the one before")
+UNKNOWN = tr("Unknown from outside: a server shows its clients nothing but their own answers.")
 STATES = {
     LaneState.WAITING: tr("waiting"),
     LaneState.LOADING: tr("loading"),
@@ -125,6 +126,10 @@ class LaneView(QFrame):
         head = row(LaneMark(self.lane.index), self.title, 4, (self.sentence, 1), self.again, self.status, spacing=8)
         self.body = QStackedWidget()
         self.body.addWidget(self.timeline)
+        self.unknown = label(UNKNOWN, "secondary", "lane_unknown")
+        self.unknown.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.unknown.setWordWrap(True)
+        self.body.addWidget(self.unknown)
         left = column((self.body, 1), self.strip, (self.error, 0, Qt.AlignmentFlag.AlignTop), spacing=4)
         self._grid = QGridLayout(self)
         self._grid.setHorizontalSpacing(24)
@@ -193,6 +198,8 @@ class LaneView(QFrame):
         """What the lane shows of its trace: one of the panels that look inside, or None for its plain timeline."""
         if insight is None:
             self.body.setCurrentWidget(self.timeline)
+        elif self.lane.lane.server is not None:
+            self.body.setCurrentWidget(self.unknown)
         else:
             place = self._places.get(insight.name)
             if place is None:
@@ -213,7 +220,9 @@ class LaneView(QFrame):
         self.sentence.warns = bool(self.lane.disturbance)
         self.again.setVisible(self.sentence.warns and not self._race.busy)
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
-        specs = {each.lane.spec for each in self._race.lanes}
+        specs = {each.lane.spec for each in self._race.lanes if each.lane.server is None}
+        if self.lane.lane.server is not None:
+            specs = set()
         words = [self.lane.sentence]
         if theme.presenting():
             words = [sentence(self.lane.disturbance)] if self.lane.disturbance else []

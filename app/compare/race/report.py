@@ -27,8 +27,8 @@ class Report:
 
 
 def _weights(lane: Lane, trace: Trace | None) -> tuple[str, str | None, str, str] | None:
-    """What the tokens come from: model, revision, quantization, precision; None where nothing was played."""
-    if trace is None:
+    """What the tokens come from: model, revision, quantization, precision; None where nobody knows."""
+    if trace is None or trace.header.outside:
         return None
     card = trace.header.model
     return lane.spec.source, lane.spec.revision, card.quantization, card.dtype

@@ -192,7 +192,9 @@ class TimelineCells(Columns):
         self.requests = max(self.requests, int(request.max()) + 1)
 
         same = last.request[slot] == request
-        next_step = last.step[slot] == place - 1
+        # of a server only its clients' pieces are seen: a request is at work from one to the next
+        heard = step.started == step.ended and not step.standing
+        next_step = (last.step[slot] == place - 1) | heard
         goes_on = same & next_step & (last.shade[slot] == shade)
         goes_on[padded] = False
         runs = last.run[slot]
