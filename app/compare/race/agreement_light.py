@@ -24,6 +24,8 @@ def light_words(agreements: Sequence[Agreement | None]) -> str:
     if verdict is None:
         if any(agreements):
             return tr("no prompt in common: no tokens to compare")
+        if len(agreements) > 1:
+            return tr("tokens known of one lane alone")
         return tr("one lane: no tokens to compare")
     if verdict is Verdict.SAME:
         if len(told) + 1 == len(agreements):

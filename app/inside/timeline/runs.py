@@ -198,6 +198,8 @@ class TimelineCells(Columns):
         goes_on = same & next_step & (last.shade[slot] == shade)
         goes_on[padded] = False
         runs = last.run[slot]
+        if heard and goes_on.any():
+            self.changed = min(self.changed, float(last.until[slot[goes_on]].min()))
         self.ends[runs[goes_on]] = end
         self.last_places[runs[goes_on]] = place
         self._blocks.ends[runs[goes_on] // BLOCK] = end
