@@ -2,6 +2,7 @@
 
 No Qt in here."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from time import gmtime, strftime
 
@@ -198,6 +199,17 @@ def export_words(what: str) -> str:
         "metrics": tr("table of measures"),
         "prompts": tr("prompts, to send them again"),
     }[what]
+
+
+def unlike_words(names: Iterable[str]) -> str:
+    """What several runs do not have in common, by the engine's names: "prompts and machine"."""
+    known = {
+        "prompts": tr("prompts"),
+        "model": tr("model"),
+        "quantization": tr("quantization"),
+        "machine": tr("machine"),
+    }
+    return tr(" and ").join(known[name] for name in names)
 
 
 def counted(count: int, noun: str) -> str:

@@ -26,7 +26,7 @@ from app.ui.tables.columns import UP
 from app.ui.tables.view import TableView
 from app.ui.undo import UndoStack
 from app.ui.zoomed import zoomed
-from app.words import sentence
+from app.words import export_words, sentence
 from engine.export import KINDS
 from engine.library import MOST_SIDES
 
@@ -102,8 +102,8 @@ class RunsPage(Page):
 
     def _lay_out(self) -> None:
         self.exports = QMenu(tr("Export"), self)
-        for what, kind in KINDS.items():
-            act = self.exports.addAction(f"{sentence(kind.words)} …")
+        for what in KINDS:
+            act = self.exports.addAction(f"{sentence(export_words(what))} …")
             act.triggered.connect(lambda checked=False, what=what: self.export_asked.emit(what, self._paths()))
         self.open_button = button("runs_open", tr("Open"), self.open_current, role="primary", tip=tr("Enter"))
         self.compare_button = button("runs_compare", tr("Compare on one clock"), self._on_compare)

@@ -51,7 +51,7 @@ class NotesWindow(QWidget):
         head = row(self.clock, 24, self.elapsed, restart, None, self.number, spacing=8)
         now = self.title, self.pointed, self.notes, Hairline(), self.question, self.answer
         words = zoomed(column(*now, Hairline(), self.then, self.first, None), (0, 0, 12, 0), 10)
-        self.setLayout(zoomed(column(head, (Scrolled(words, "notes_scroll"), 1)), (20, 14, 12, 14), 12))
+        self.setLayout(zoomed(column(head, (Scrolled(words, "notes_scroll", tr("notes")), 1)), (20, 14, 12, 14), 12))
         self._timer = QTimer(self, interval=500)
         self._timer.timeout.connect(self._tick)
         self.resize(*FIRST_SIZE)

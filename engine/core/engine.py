@@ -355,6 +355,8 @@ class Engine(EngineFace):
         """Nobody holds a cache while another is made."""
         if (scheduler := vars(self).get("scheduler")) is not None:
             scheduler.speculation = None  # its drafter has a cache too
+        if not keep and (runner := vars(self).get("runner")) is not None and runner.populating is not None:
+            runner.populating.stop()
         for name in () if keep else ("prepared", "runner", "recovery"):
             vars(self).pop(name, None)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.compare import RACE_SUFFIX, Lane, RaceResult, lane_name, lane_names, load_race
-from engine.config import InvalidInput, ModelSpec
+from engine.config import InvalidInput, ModelSpec, Parallel
 from engine.trace import RUN_SUFFIX, Header, Trace, load_trace
 
 Progress = Callable[[int, int], None]  # so many done, of so many
@@ -121,4 +121,5 @@ class Source:
 def lane_of(header: Header) -> Lane:
     """The lane that a run with this header was."""
     model = header.model
-    return Lane(header.config, ModelSpec(model.source, model.quantization, model.dtype))
+    parallel = Parallel(max(1, len(header.rank_devices)))
+    return Lane(header.config, ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel))

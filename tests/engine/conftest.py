@@ -18,7 +18,7 @@ __all__ = ["tiny_folder"]  # a fixture of another file
 
 torch.set_num_threads(1)
 
-KEPT = "tqdm", "grammars", "serving"  # threads that a process keeps, or a server of several tests
+KEPT = "tqdm", "grammars", "serving", "populating"  # threads that a process keeps, or what several tests share
 SMALL = EngineConfig(max_running=16, token_budget=512)
 
 

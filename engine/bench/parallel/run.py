@@ -82,7 +82,13 @@ class Measured:
 
 def run(rounds: int, threads: int | None, dtype: str, json_output: bool) -> int:
     """Measures and prints. 0 where tokens are the same and the goal is reached, else 1."""
-    shape = Shape()
+    measured = measure(rounds, threads, dtype, Shape())
+    print(json.dumps(asdict(measured), indent=2) if json_output else measured.text())
+    return int(not measured.reached)
+
+
+def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measured:
+    """The sides in turns, so many rounds after one that warms up."""
     case = make_case(2 * ROWS, shape, Lengths())
     each = threads or max(1, usable_cores() // max(RANKS))
     config = EngineConfig(max_running=ROWS)
@@ -106,9 +112,7 @@ def run(rounds: int, threads: int | None, dtype: str, json_output: bool) -> int:
                     spent[ranks] += others.spent - before if others is not None else 0.0
     first = [found[0] for found in traces.values()]
     same = all(agreement(first[0], other).verdict is not Verdict.DIFFERS for other in first[1:])
-    measured = Measured(tuple(side_of(found, spent[n]) for n, found in traces.items()), same, each, dtype)
-    print(json.dumps(asdict(measured), indent=2) if json_output else measured.text())
-    return int(not measured.reached)
+    return Measured(tuple(side_of(found, spent[n]) for n, found in traces.items()), same, each, dtype)
 
 
 def save(folder: Path, shape: Shape) -> None:

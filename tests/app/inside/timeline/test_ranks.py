@@ -15,10 +15,10 @@ def step(number: int, started: float, forward: float, *of_ranks: tuple[float, fl
     columns = [np.array(column, np.float32) for column in zip(*of_ranks)] or [np.zeros(0, np.float32)] * 3
     told = dict(zip(("rank_computing", "rank_communicating", "rank_waiting"), columns))
     sent, seconds = np.full(len(of_ranks), 1000, np.int64), {"plan": 0.1, "forward": forward}
-    plain = next(r for r in synthetic_trace(streams=1, tokens_per_second=50, seconds=0.2) if isinstance(r, Step))
-    return replace(
-        plain, step=number, started=started, ended=started + forward, seconds=seconds, rank_bytes=sent, **told
-    )
+    records = synthetic_trace(streams=1, tokens_per_second=50, seconds=0.2)
+    plain = next(record for record in records if isinstance(record, Step))
+    when = {"step": number, "started": started, "ended": started + forward, "seconds": seconds}
+    return replace(plain, rank_bytes=sent, **when, **told)
 
 
 def test_shares_are_those_of_the_records() -> None:

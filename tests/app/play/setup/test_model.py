@@ -8,7 +8,7 @@ import resources
 from app.play.setup.model import ModelPanel
 from app.session.session import Session
 from app.window.main_window import MainWindow
-from engine import ModelSpec
+from engine import ModelSpec, Parallel
 from engine.config import SCHEMES
 
 WAIT = 20_000
@@ -23,6 +23,8 @@ WAIT = 20_000
         ModelSpec("/models/llama", "awq", "float16", "cuda:1"),
         ModelSpec("owner/name", "none", revision="v1.0"),
         ModelSpec("owner/name", trust_remote_code=True),
+        ModelSpec("demo", parallel=Parallel(2)),
+        ModelSpec("demo", parallel=Parallel(3)),
     ],
     ids=str,
 )
