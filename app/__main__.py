@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
 
 COMMANDS = (
-    "run serve key requests compare sweep compress replay tour export models quantize quality fit bench doctor"
+    "run serve key fleet requests compare sweep compress replay tour export models quantize quality fit bench doctor"
 ).split()
 """Each a module of `app.cli`, in the order of --help."""
 

@@ -188,13 +188,14 @@ class Engine(EngineFace):
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
                 for branch in p.request.branches:
-                    p.router.trace.append(
-                        Ended(p.record.time, p.request.id, FinishReason.CANCELLED, branch=branch.index)
-                    )
+                    if not branch.finished:
+                        p.router.trace.append(
+                            Ended(p.record.time, p.request.id, FinishReason.CANCELLED, branch=branch.index)
+                        )
 
         def add() -> None:
             for p in prepared:
-                if p.router is self.router:
+                if p.router is self.router and not p.request.finished:
                     self.scheduler.add(p.request, more)
             turn_away([p for p in prepared if p.router is not self.router])
 

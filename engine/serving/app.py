@@ -20,6 +20,7 @@ from engine.serving.answering import Answering, body_of
 from engine.serving.answers import ChatForm, CompletionForm
 from engine.serving.asked import AskedChat, AskedCompletion, AskedText, AskedTokens, read
 from engine.serving.errors import ApiError
+from engine.serving.fleet.routes import fleet_routes
 from engine.serving.metrics.exposition import exposition
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
@@ -81,6 +82,7 @@ def make_app(service: Service, gates: Gates, hub: Hub, settings: ServingSettings
         Route("/v1/chat/completions", Answering(service, AskedChat, ChatForm), methods=["POST"]),
         Route("/v1/completions", Answering(service, AskedCompletion, CompletionForm), methods=["POST"]),
         *_Plain(service).routes,
+        *fleet_routes(service),
         WebSocketRoute(PATH, WatchRoute(service, hub, settings)),
     ]
     handlers = {ApiError: _told, HTTPException: _no_route}

@@ -63,7 +63,8 @@ class ServingSettings:
     at most `per_key` of one key are open (None: no limit of its own). Bodies over `body` bytes are refused. Of the
     windows that watch from elsewhere, one of the keys that `controllers` name may send, stop and steer, and reads all
     texts; where no key is asked for, the first to come. All others read them only with `share_text`. `request_log` and
-    `otlp` say where it is told what became of requests (None: nowhere).
+    `otlp` say where it is told what became of requests (None: nowhere). `kills`: who may ask may end a
+    fleet's replicas too, to show what becomes of their streams.
     """
 
     host: str = "127.0.0.1"
@@ -81,6 +82,7 @@ class ServingSettings:
     share_text: bool = False
     request_log: RequestLogSettings | None = None
     otlp: OtlpSettings | None = None
+    kills: bool = False
 
     def __post_init__(self) -> None:
         check(bool(text("host", self.host)), "host", self.host, "name an address, such as 127.0.0.1")

@@ -61,6 +61,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Capture
         (["--tls-cert", "/no/cert", "--tls-key", "/no/key"], "tls_certificate='/no/cert': there is no such file"),
         (["--cors", "app.example"], "cors='app.example': give a page's origin"),
         (["--allow-host", "http://a"], "allow_host='http://a': give a name"),
+        (["--max-replicas", "3"], "max_replicas=3: give --ray with it"),
+        (["--replicas", "2", "--mode", "static"], "mode='static': its requests could not go on at another replica"),
         (["--keys", "/nowhere", "--control", "ann"], "control=ann: no key is asked for here"),
         (["--log-text"], "are the request log's; ask for it with --request-log"),
         (["--request-log", "mysql://a:b@c/d"], "request_log=mysql: name a file (SQLite)"),

@@ -1,0 +1,39 @@
+"""A window of its own for a fleet that serves."""
+
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QMainWindow
+
+from app.fleet import FleetPanel, FleetSource
+from app.language import tr
+from app.window.application import make_application
+
+SIZE = (1120, 680)
+
+
+class FleetWindow(QMainWindow):
+    """Watches the server from its first showing to its closing."""
+
+    def __init__(self, source: FleetSource) -> None:
+        super().__init__()
+        self.setWindowTitle(tr("Fleet at {address}", address=source.address))
+        self.resize(*SIZE)
+        self.panel, self._source = FleetPanel(), source
+        self.setCentralWidget(self.panel)
+        source.told.connect(self.panel.show_state)
+        source.failed.connect(self.panel.show_fault)
+        source.refused.connect(self.panel.show_fault)
+        self.panel.kill_asked.connect(source.kill)
+        source.start()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._source.close()
+        super().closeEvent(event)
+
+
+def open_fleet(url: str, key: str) -> int:
+    """Shows it until it is closed. Raises InvalidInput."""
+    app = make_application()
+    window = FleetWindow(FleetSource(url, key))
+    app.setQuitOnLastWindowClosed(True)
+    window.show()
+    return app.exec()
