@@ -12,9 +12,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from app.interrupts import uninterrupted
+
+if TYPE_CHECKING:
+    from engine.remote import ServerAddress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
 
 COMMANDS = (
-    "run serve key requests compare sweep compress replay tour export models quantize quality fit bench doctor"
+    "run serve key fleet requests compare sweep compress replay tour export models quantize quality fit bench doctor"
 ).split()
 """Each a module of `app.cli`, in the order of --help."""
 
@@ -135,6 +139,10 @@ def parser() -> argparse.ArgumentParser:
     model_options(top)
     engine_options(top)
     top.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
+    joins = "show the engine of a server (`batchscope serve`) in place of one here, such as http://127.0.0.1:8000"
+    top.add_argument("--connect", metavar="URL", help=joins)
+    key = "a file with the key that the server asks for (default: $BATCHSCOPE_KEY)"
+    top.add_argument("--key-file", type=Path, metavar="FILE", help=key)
     top.set_defaults(command=open_window, model=None)
     said = "print the version and exit"
     for name, does in (("install", "put Batchscope into the desktop's menu"), ("uninstall", "take it out again")):
@@ -156,10 +164,13 @@ def open_window(options: argparse.Namespace) -> int:
     from engine import InvalidInput
     from engine.jobs import engine_missing, warm_up
 
+    server = server_of(options)
     given, options.model = options.model is not None, options.model or "demo"
     spec, config = spec_of(options), config_of(options)
-    if not options.in_process:
+    if not options.in_process and server is None:
         warm_up()
+    if server is not None and not has_display():
+        raise InvalidInput("connect: there is no display to open a window on")
     if not has_display():
         if words := engine_missing():
             raise InvalidInput(words)
@@ -172,7 +183,23 @@ def open_window(options: argparse.Namespace) -> int:
         from app.window.greeting import first_model
     if lost := lost_libraries():  # Qt would end the process without naming the packages
         print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)
+    if server is not None:
+        return show(None, config, server=server)
     return show(spec if given else first_model(spec), config, in_process=options.in_process)
+
+
+def server_of(options: argparse.Namespace) -> "ServerAddress | None":
+    """The server to join; None where none is named. Raises InvalidInput."""
+    from engine import InvalidInput
+    from engine.remote import ServerAddress, key_from
+
+    if options.connect is None:
+        if options.key_file is not None:
+            raise InvalidInput(f"key-file={options.key_file}: is for a server: name that with --connect URL")
+        return None
+    if options.model is not None:
+        raise InvalidInput(f"model={options.model}: a server has its own; leave it out, or leave out --connect")
+    return ServerAddress(options.connect, key_from(options.key_file))
 
 
 def desktop_entry(verb: str) -> Callable[[argparse.Namespace], int]:

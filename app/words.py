@@ -2,6 +2,7 @@
 
 No Qt in here."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from time import gmtime, strftime
 
@@ -101,10 +102,15 @@ def state_rank(view: RequestView) -> int:
     return order.index(view.state)
 
 
-def request_title(view: RequestView) -> str:
-    """What a person would call this request: its label, else its last user turn, on one line."""
+def asked_words(view: RequestView) -> str:
+    """What was asked: its last user turn, on one line."""
     asked = next((m["content"] for m in reversed(view.messages) if m.get("role") == "user"), view.prompt)
-    return " ".join((view.label or asked).split())
+    return " ".join(asked.split())
+
+
+def request_title(view: RequestView) -> str:
+    """What a person would call this request: its label, else what was asked."""
+    return " ".join(view.label.split()) or asked_words(view)
 
 
 def duration(seconds: float) -> str:
@@ -193,6 +199,17 @@ def export_words(what: str) -> str:
         "metrics": tr("table of measures"),
         "prompts": tr("prompts, to send them again"),
     }[what]
+
+
+def unlike_words(names: Iterable[str]) -> str:
+    """What several runs do not have in common, by the engine's names: "prompts and machine"."""
+    known = {
+        "prompts": tr("prompts"),
+        "model": tr("model"),
+        "quantization": tr("quantization"),
+        "machine": tr("machine"),
+    }
+    return tr(" and ").join(known[name] for name in names)
 
 
 def counted(count: int, noun: str) -> str:

@@ -39,7 +39,7 @@ from app.ui.labels import label
 from app.ui.layouts import Scrolled, column, discard, held
 from app.ui.page import Page
 from app.ui.zoomed import sized
-from app.words import sentence
+from app.words import sentence, unlike_words
 from engine.compare import RACE_SUFFIX, RaceResult
 from engine.jobs import engine_missing
 from engine.library import SideBySide
@@ -243,7 +243,7 @@ class ComparePage(Page):
             if read.differs:
                 words = tr(
                     "They differ in {unlike}: the clock is common to them, their figures are not of one race.",
-                    unlike=tr(" and ").join(read.differs),
+                    unlike=unlike_words(read.differs),
                 )
                 self.notice.tell("warning", title, words)
             else:

@@ -6,14 +6,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import Limits, RaceChoice
+from app.compare.words import ORDERS
 from app.language import tr
 from app.ui.controls import DropDown, Number
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
 from app.ui.layouts import fill
 from app.ui.popover import Popover
-from app.words import sentence
-from engine.compare import RACE_ORDERS
 
 KV = tr("Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes")
 COUNT = tr("How many of the workload's prompts; more begin it again")
@@ -41,7 +40,7 @@ class RaceRules(Popover):
         super().__init__(parent, "race_rules", tr("Rules of the race"), width=320)
         self.kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, tr(" tokens"), 1024)
         self.count = Number("race_count", 0, 100_000, 0)
-        order = DropDown("race_order", [(order, order) for order in RACE_ORDERS])
+        order = DropDown("race_order", [(title, order) for order, (title, _) in ORDERS.items()])
         self.form = Form(
             [
                 Field("kv_tokens", tr("KV memory"), self.kv, KV),
@@ -79,7 +78,7 @@ class RaceRules(Popover):
         self.edited.emit()
 
     def _say_order(self) -> None:
-        self.order_note.say(sentence(RACE_ORDERS[self.form["order"].get()]) + ".")
+        self.order_note.say(ORDERS[self.form["order"].get()][1])
 
 
 def rules_words(choice: RaceChoice, kv_tokens: int) -> str:

@@ -80,6 +80,7 @@ class PlayPage(Page):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
+        self.model.connect_asked.connect(lambda server: session.start(session.connect_to(server)))
         session.state_changed.connect(self._on_state)
         self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen

@@ -171,7 +171,7 @@ class Bridge(QObject):
     def _note(self, record: Record) -> None:
         match record:
             case Step():
-                tokens = len(record.token)
+                tokens = 0 if record.standing else len(record.token)
                 self._arrived = perf_counter()
                 self._tokens.append((record.ended, tokens))
                 self._tokens_sum += tokens

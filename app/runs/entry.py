@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.language import tr
-from app.words import model_words, sentence
+from app.words import model_words, sentence, unlike_words
 from engine.compare import RACE_SUFFIX
 from engine.library import LaneFacts, RunFacts, differences, run_title
 from engine.trace import ratio_text
@@ -108,7 +108,7 @@ class Factors:
         """A sentence."""
         if not self.differs:
             return tr("The baseline had the same prompts, model and machine.")
-        unlike = tr(" and ").join(self.differs)
+        unlike = unlike_words(self.differs)
         return tr("Not the baseline's {unlike}: the ratio is not of the way of batching alone.", unlike=unlike)
 
 

@@ -13,6 +13,7 @@ from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled
+from engine.remote import RemoteEngine, ServerAddress
 
 OffThread = Callable[[Callable[[], EngineFace]], Awaitable[EngineFace]]  # work for a thread of the session
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
@@ -50,6 +51,11 @@ class EngineLoader(QObject):
             return await off_thread(lambda: self.make(spec, config, report, cancelled))
         finally:
             self._relay.clear()
+
+    async def connect_to(self, off_thread: OffThread, server: ServerAddress) -> EngineFace:
+        """A server's engine. Raises what a connection may raise."""
+        cancelled = self._cancelled
+        return await off_thread(lambda: RemoteEngine(server, cancelled=cancelled))
 
     def make(
         self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event

@@ -29,6 +29,7 @@ from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled, engine_missing
+from engine.remote import LinkStatus, RemoteEngine, ServerAddress
 from engine.trace import ModelCard, RequestView, TraceWriter
 
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class Session(QObject):
         self.spec = ModelSpec("demo")
         self.config = EngineConfig()
         self.trace: Trace | None = None
+        self.server: ServerAddress | None = None  # whose engine it is, or is to be; None: this machine's
         self.state = SessionState.EMPTY
         self.load_seconds = 0.0  # of the last load, from when it was asked for to when prompts could be sent
         self.requests: Running | None = None  # what shows the trace, and knows whether its requests run
@@ -87,6 +89,7 @@ class Session(QObject):
         self._engine: EngineFace | None = None
         self._lease: EngineLease | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a lease
+        self._own_config = self.config  # to load with again after a server's
         self._writer: TraceWriter | None = None  # of the present trace, once it has a request
         self._closed = self.closing = False
         self._tasks = Tasks()
@@ -103,6 +106,15 @@ class Session(QObject):
     @property
     def card(self) -> ModelCard | None:
         return self._engine.card if self._engine is not None else None
+
+    @property
+    def link(self) -> LinkStatus | None:
+        """How the connection to the server is; None where the engine is this machine's."""
+        return self._engine.status if isinstance(self._engine, RemoteEngine) else None
+
+    def holds(self, spec: ModelSpec) -> bool:
+        """Whether this model is loaded here and takes prompts."""
+        return self.ready and self.server is None and self.spec == spec
 
     @property
     def ready(self) -> bool:
@@ -153,14 +165,15 @@ class Session(QObject):
         if self.state is SessionState.LEASED:
             self.load_failed.emit(LEASED_WORDS)
             return False
-        before, asked = (self.spec, self.config), time.perf_counter()
-        self.spec, self.config = spec, config or self.config
+        before, asked = (self.spec, self.config, self.server), time.perf_counter()
+        served = self.server is not None and config in (None, self.config)  # a server's settings are its own
+        self.spec, self.config, self.server = spec, self._own_config if served else config or self.config, None
         self._loader.expect()
         self._set_state(SessionState.LOADING)
         gave_back = False
         try:
             await self.off_thread(lambda: check_files(spec))
-            if self._engine is not None and self._engine.alive:
+            if self._engine is not None and self._engine.alive and before[2] is None:
                 gave_back = await self._make_room(spec, before[0])
             engine = await self._loader.load(self.off_thread, self.spec, self.config)
         except LoadCancelled:
@@ -179,6 +192,31 @@ class Session(QObject):
                     model=model_words(spec.source),
                 )
             )
+        return True
+
+    async def connect_to(self, server: ServerAddress) -> bool:
+        """The engine of a server in place of the one there is. True when its run is on show; else `load_failed` has
+        said why, and what there was goes on."""
+        if self.state in (SessionState.LOADING, SessionState.LEASED):
+            if self.state is SessionState.LEASED:
+                self.load_failed.emit(LEASED_WORDS)
+            return False
+        before, asked = (self.spec, self.config, self.server), time.perf_counter()
+        if self.server is None:
+            self._own_config = self.config
+        self.server = server
+        self._loader.expect()
+        self._set_state(SessionState.LOADING)
+        try:
+            engine = await self._loader.connect_to(self.off_thread, server)
+        except LoadCancelled:
+            return await self._load_failed("", before, False)
+        except Exception as error:
+            return await self._load_failed(failure_words(error), before, False)
+        await self._give_back()
+        self.load_seconds = time.perf_counter() - asked
+        self.spec, self.config = ModelSpec(engine.card.source or engine.card.name), engine.config
+        self._take(engine, loaded=True)
         return True
 
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
@@ -211,10 +249,12 @@ class Session(QObject):
         self._set_trace(engine.trace)
         self.config_changed.emit(self.config)
 
-    async def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig], gave_back: bool) -> bool:
+    async def _load_failed(
+        self, words: str, before: tuple[ModelSpec, EngineConfig, ServerAddress | None], gave_back: bool
+    ) -> bool:
         """Back to the model there was before, which is loaded again where it was given back."""
         if gave_back and not self.closing:
-            self.spec, self.config = before
+            self.spec, self.config, self.server = before
             self._loader.expect()
             try:
                 self._take(await self._loader.load(self.off_thread, self.spec, self.config), loaded=True)
@@ -225,9 +265,9 @@ class Session(QObject):
                 words = tr("{why}; nor could {model} be loaded again: {again}", why=words, model=model, again=again)
                 self._set_state(SessionState.EMPTY)
         else:
-            engine = self._engine
+            engine, self.server = self._engine, before[2]
             if engine is not None:
-                self.spec, self.config = before
+                self.spec, self.config = before[:2]
             self._set_state(SessionState.EMPTY if engine is None else SessionState.READY)
             self._on_watch()  # it may have died before the load, or meanwhile
         self.load_failed.emit(words)
@@ -243,6 +283,9 @@ class Session(QObject):
             self.notice_raised.emit(LEASED_WORDS)
             return
         await self._give_back()
+        if self.server is not None and self.state is not SessionState.LOADING:
+            self.server, self.config = None, self._own_config
+            self.config_changed.emit(self.config)
         if self.state in (SessionState.READY, SessionState.DIED):
             self._set_state(SessionState.EMPTY)
 
@@ -255,7 +298,9 @@ class Session(QObject):
             await self.close_file()
 
     async def restart(self) -> bool:
-        """The same model and config again, after a death."""
+        """The same model and config, or the same server, again, after a death."""
+        if self.server is not None:
+            return await self.connect_to(self.server)
         return await self.load(self.spec, self.config)
 
     async def begin(self, config: EngineConfig) -> bool:
@@ -286,6 +331,8 @@ class Session(QObject):
                 raise InvalidInput(LEASED_WORDS)
             case SessionState.LOADING:
                 raise InvalidInput(tr("A model is loading; wait until it is there, or cancel the load."))
+        if self.server is not None:
+            raise InvalidInput(tr("This window is connected to a server. Load a model here first."))
         if self.busy:
             raise InvalidInput(tr("Requests run on the Play page. Stop them first."))
         if self.measuring is not None and self.measuring.running:
@@ -341,6 +388,8 @@ class Session(QObject):
 
     def stop(self, requests: Iterable[int] | None = None) -> None:
         """Cancels these requests, or all; their texts stay."""
+        if (link := self.link) is not None and link.observes:
+            self.notice_raised.emit(link.observes)
         if self._engine is not None and self.state is not SessionState.DIED:
             self._engine.cancel(requests)
 
@@ -403,6 +452,9 @@ class Session(QObject):
 
     def _on_watch(self) -> None:
         engine = self._engine
+        if engine is not None and self.server is not None and self.ready and engine.trace is not self.trace:
+            self.start(self.close_file())
+            self._set_trace(engine.trace)  # the server was restarted, or this window was too far behind
         if engine is None or engine.alive or not self.ready:
             return
         self._watch.stop()

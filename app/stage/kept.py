@@ -15,6 +15,7 @@ from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
 from app.stage.stage import Stage
 from engine import EngineConfig, ModelSpec, Trace
+from engine.remote import ServerAddress
 from engine.workloads import Arrival
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Kept:
     loaded: bool
     spec: ModelSpec
     config: EngineConfig
+    server: ServerAddress | None
     choice: RaceChoice | None
     trace: Trace | None
     file: Path
@@ -50,6 +52,7 @@ class Kept:
             session.state is not SessionState.EMPTY,
             session.spec,
             session.config,
+            session.server,
             compare.setup.choice,
             bridge.trace if bridge.requests else None,
             session.run_file or Path(tr("the session before")),
@@ -79,7 +82,9 @@ class Kept:
             await session.unload()
             session.spec = self.spec
             await session.begin(self.config)
-        elif session.spec != self.spec or not session.ready:
+        elif self.server is not None:
+            await session.connect_to(self.server)
+        elif not session.holds(self.spec):
             await session.load(self.spec, self.config)
         elif session.config != self.config:
             await session.begin(self.config)

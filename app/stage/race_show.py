@@ -46,7 +46,7 @@ class RaceShow:
         if given_up():
             return ""
         demo = ModelSpec()
-        if (not session.ready or session.spec != demo) and not await session.load(demo):
+        if not session.holds(demo) and not await session.load(demo):
             return tr("{model} could not be loaded", model=sentence(demo.source))
         page.setup.take(self._choice)
         refused: list[str] = []

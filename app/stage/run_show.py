@@ -77,7 +77,7 @@ class RunShow:
         await until(lambda: session.state is not SessionState.LOADING or given_up())
         if given_up():
             return ""
-        if (not session.ready or session.spec != lane.spec) and not await session.load(lane.spec, lane.config):
+        if not session.holds(lane.spec) and not await session.load(lane.spec, lane.config):
             return tr("{model} could not be loaded", model=sentence(lane.spec.source))
         try:
             workload = await self._read_workload()

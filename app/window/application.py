@@ -31,6 +31,7 @@ from app.window.greeting import greet
 from app.window.incidents import Incidents
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
+from engine.remote import ServerAddress
 
 SETTLED_MS = 3000
 POLL = 0.02  # seconds
@@ -104,13 +105,15 @@ def open_window(
     tour: Sequence[Scene] = (),
     recorded: bool = False,
     present: bool = False,
+    server: ServerAddress | None = None,
     on_made: Callable[[MainWindow], None] | None = None,
 ) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
     `in_process` keeps the engine beside the window, for debugging. Without a `spec` no model is loaded until one is
     asked for; nor with `run`, a saved run to show. `tour` begins when the model is there; where it is `recorded`, at
-    once and without one. `present`: in full screen, for a room. `on_made` is handed the window before it is shown.
+    once and without one. `present`: in full screen, for a room. `server`:
+    whose engine is shown in place of one here. `on_made` is handed the window before it is shown.
     """
     make_application()
 
@@ -139,8 +142,8 @@ def open_window(
             on_made(window)
         window.fit_screen()
         window.show()
-        window.start(None if recorded else spec, config, run)
-        greet(window, first=run is None and not tour and not present)
+        window.start(None if recorded else spec, config, run, server)
+        greet(window, first=run is None and server is None and not tour and not present)
         if present:
             window.presenting.begin()
         if tour:

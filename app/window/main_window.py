@@ -18,6 +18,7 @@ from app.playback.bridge import Bridge
 from app.preferences import FIRST_PAGE
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
+from app.session.server_link import ServerLink
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.session.session_words import session_words
 from app.stage.stage import Stage
@@ -42,6 +43,7 @@ from app.window.window_layout import WindowLayout
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
 from engine.compare import RACE_SUFFIX
+from engine.remote import ServerAddress
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class MainWindow(QMainWindow):
         self.compare: ComparePage | None = None  # built when it is first asked for
         self.models: ModelsPage | None = None  # likewise
         self.recents = RecentModels(self)
+        self.server_link = ServerLink(session, self)
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
@@ -106,8 +109,10 @@ class MainWindow(QMainWindow):
         """No larger than the screen it will be on, with room for the frame around it."""
         self.resize(self.size().boundedTo(self.screen().availableGeometry().size() - QSize(0, FRAME)))
 
-    def start(self, spec: ModelSpec | None, config: EngineConfig, run: Path | None = None) -> None:
-        """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
+    def start(
+        self, spec: ModelSpec | None, config: EngineConfig, run: Path | None = None, server: ServerAddress | None = None
+    ) -> None:
+        """Completes the page after the first paint, then loads the model, shows a saved run, or joins a server."""
         self.page.model.set_spec(spec or ModelSpec("demo"))
         self.page.batching.set_config(config)
 
@@ -121,6 +126,9 @@ class MainWindow(QMainWindow):
                 self.show_page(names.index(kept))
             if run is not None:
                 self.open_path(run)
+            elif server is not None:
+                self.page.model.show_server(server)
+                self.session.start(self.session.connect_to(server))
             elif spec is not None and not self.viewer.begin():
                 self.session.start(self.session.load(spec, config))
 
@@ -190,7 +198,9 @@ class MainWindow(QMainWindow):
         session.requests = self.runs
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
-        session.model_loaded.connect(lambda card: self.recents.add(session.spec))
+        session.model_loaded.connect(lambda card: None if session.server else self.recents.add(session.spec))
+        for tell in (self._say_state, self.page.model.say_link):
+            self.server_link.changed.connect(tell)
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
@@ -370,7 +380,9 @@ class MainWindow(QMainWindow):
 
     def _on_load_failed(self, message: str) -> None:
         if message and not self.page.model.isVisible():
-            self.banner.tell("error", tr("The model was not loaded"), sentence(message))
+            lost = self.page.model.serves
+            title = tr("The server was not reached") if lost else tr("The model was not loaded")
+            self.banner.tell("error", title, sentence(message))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -399,6 +411,7 @@ class MainWindow(QMainWindow):
 
     async def _shut(self) -> None:
         self.bridge.stop()
+        self.server_link.stop()
         await self.session.close()
         self.finished = True
         self.close()

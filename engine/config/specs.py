@@ -317,9 +317,14 @@ Prompt = str | list[int] | list[Message]
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One prompt on its way in. `time` is `time.perf_counter()` where the caller stood; `label` is for people."""
+    """One prompt on its way in. `time` is `time.perf_counter()` where the caller stood; `label` is for people.
+
+    `said` (paged modes) is of a request that began at another engine, with the same seed: the tokens of each of its
+    samples there, None for one that is over. It goes on as if it had been here all the time, and says what follows.
+    """
 
     prompt: Prompt
     params: SamplingParams = field(default_factory=SamplingParams)
     time: float | None = None
     label: str = ""
+    said: tuple[tuple[int, ...] | None, ...] = ()

@@ -188,13 +188,14 @@ class Engine(EngineFace):
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
                 for branch in p.request.branches:
-                    p.router.trace.append(
-                        Ended(p.record.time, p.request.id, FinishReason.CANCELLED, branch=branch.index)
-                    )
+                    if not branch.finished:
+                        p.router.trace.append(
+                            Ended(p.record.time, p.request.id, FinishReason.CANCELLED, branch=branch.index)
+                        )
 
         def add() -> None:
             for p in prepared:
-                if p.router is self.router:
+                if p.router is self.router and not p.request.finished:
                     self.scheduler.add(p.request, more)
             turn_away([p for p in prepared if p.router is not self.router])
 
@@ -355,6 +356,8 @@ class Engine(EngineFace):
         """Nobody holds a cache while another is made."""
         if (scheduler := vars(self).get("scheduler")) is not None:
             scheduler.speculation = None  # its drafter has a cache too
+        if not keep and (runner := vars(self).get("runner")) is not None and runner.populating is not None:
+            runner.populating.stop()
         for name in () if keep else ("prepared", "runner", "recovery"):
             vars(self).pop(name, None)
 

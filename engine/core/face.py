@@ -30,6 +30,11 @@ class EngineFace(ABC):
     def budget(self) -> LiveBudget:
         """What a step may compute: what the config has, or what `steer` has set since the trace began."""
 
+    @property
+    def pool_tokens(self) -> int:
+        """Tokens whose K and V one request could have, if all of a pool's blocks were its own."""
+        return self.trace.header.blocks * self.trace.header.config.block_size
+
     @abstractmethod
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken. `more` says that

@@ -160,6 +160,15 @@ class EngineProcess(EngineFace):
             self._child.kill()
         self._finish()
 
+    @property
+    def silence(self) -> float:
+        """Seconds since its last sign of life."""
+        return time.monotonic() - self._heard
+
+    def kill(self) -> None:
+        """Ends the child at once, as a crash would: its requests end with an error."""
+        self._child.kill()
+
     def _finish(self) -> None:
         self._child.wait()
         self._outbox.put(b"")

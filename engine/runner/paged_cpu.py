@@ -12,7 +12,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu import quantized
-from engine.kernels.cpu.large_pages import populate
+from engine.kernels.cpu.large_pages import Populating
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.kernels.quantized_kv import CODES, is_quantized, rounded
 from engine.models.attention import Options, Timer
@@ -120,7 +120,7 @@ class PagedRunner(Runner):
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         self._record(report)
-        self.populating = populate(self.block_caches)
+        self.populating = Populating(self.block_caches)
 
     def _record(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:

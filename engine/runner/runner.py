@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,6 +24,7 @@ from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 
 if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
+    from engine.kernels.cpu.large_pages import Populating
     from engine.runner.gpu_sampler import DeviceSampler
 
 
@@ -76,7 +76,7 @@ class Runner(ABC):
         self.mixed_off = ""
         self.recorded_bytes = 0
         self.host_blocks: HostBlocks | None = None
-        self.populating: Thread | None = None
+        self.populating: Populating | None = None
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running

@@ -54,8 +54,9 @@ class Ledger:
     # The queue.
 
     def add(self, request: Request) -> None:
-        self.waiting.extend(request.branches)
-        self.waiting_count += len(request.branches)
+        going = [branch for branch in request.branches if not branch.finished]
+        self.waiting.extend(going)
+        self.waiting_count += len(going)
 
     def head(self) -> Branch | None:
         """The first in the queue."""

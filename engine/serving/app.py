@@ -8,20 +8,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from engine.config.checks import InvalidInput
+from engine.remote.frames import PATH
 from engine.serving.access.gate import BodyGate, HostGate, KeyGate
-from engine.serving.access.keys import KeyFile, KeyRing, keys_of_environment
+from engine.serving.access.keys import Key, KeyFile, KeyRing, keys_of_environment, made_key
 from engine.serving.access.tokens import TokenReader
 from engine.serving.answering import Answering, body_of
 from engine.serving.answers import ChatForm, CompletionForm
 from engine.serving.asked import AskedChat, AskedCompletion, AskedText, AskedTokens, read
 from engine.serving.errors import ApiError
+from engine.serving.fleet.routes import fleet_routes
 from engine.serving.metrics.exposition import exposition
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
+from engine.serving.watch import Control, Hub, WatchRoute
+
+OWN_WINDOW = "this server's window"
 
 
 class Gates:
@@ -30,18 +35,36 @@ class Gates:
     def __init__(self, settings: ServingSettings) -> None:
         file = KeyFile(settings.keys) if settings.keys is not None else None
         self._settings = settings
-        self._keys = KeyRing(file, keys_of_environment(os.environ))
+        self._own = list[Key]()
+        self._keys = KeyRing(file, keys_of_environment(os.environ), self._own)
         self._tokens = TokenReader(settings.jwt) if settings.jwt is not None else None
         if not settings.loopback and not self.closed:
             raise InvalidInput(
                 f"host={settings.host}: others can reach this address, and no key is asked for; "
                 "make one with `batchscope key new`, or serve on 127.0.0.1"
             )
+        if settings.controllers and not self.closed:
+            said = "no key is asked for here, so that nobody has a name, and the first window has control; leave it out"
+            raise InvalidInput(f"control={settings.controllers[0]}: {said}")
 
     @property
     def closed(self) -> bool:
         """Whether callers need a key."""
         return self._keys.required or self._tokens is not None
+
+    def own_key(self) -> str:
+        """A key of this process alone, for a window that it opens itself: it may have control. "" where none is asked
+        for."""
+        if not self.closed:
+            return ""
+        told, kept = made_key(OWN_WINDOW)
+        self._own.append(kept)
+        return told
+
+    def control(self) -> Control:
+        """Who may have it, of the windows that watch."""
+        own = tuple(key.name for key in self._own)
+        return Control((*self._settings.controllers, *own) if self.closed else None)
 
     def before(self, app: ASGIApp) -> ASGIApp:
         """The app behind them."""
@@ -53,12 +76,14 @@ class Gates:
         return HostGate(app, settings)
 
 
-def make_app(service: Service, gates: Gates) -> ASGIApp:
+def make_app(service: Service, gates: Gates, hub: Hub, settings: ServingSettings) -> ASGIApp:
     """The whole server, but for its socket."""
     routes = [
         Route("/v1/chat/completions", Answering(service, AskedChat, ChatForm), methods=["POST"]),
         Route("/v1/completions", Answering(service, AskedCompletion, CompletionForm), methods=["POST"]),
         *_Plain(service).routes,
+        *fleet_routes(service),
+        WebSocketRoute(PATH, WatchRoute(service, hub, settings)),
     ]
     handlers = {ApiError: _told, HTTPException: _no_route}
     return gates.before(Starlette(routes=routes, exception_handlers=handlers))

@@ -13,8 +13,10 @@ from engine.serving.app import Gates, make_app
 from engine.serving.exchange import Outlet, Sink
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
+from engine.serving.watch import Hub
 
 DRAIN = 600.0  # seconds that running requests may take to end once the server is told to
+QUIET = 60.0  # seconds that a window's line may be too full to answer
 GLANCE = 1.0  # seconds between looks at the engine
 KEPT = 8_192  # of the trace's records
 
@@ -40,6 +42,10 @@ class Server:
         """Whether callers need a key."""
         return self._gates.closed
 
+    def own_key(self) -> str:
+        """A key for a window that this process opens beside itself; "" where none is asked for."""
+        return self._gates.own_key()
+
     @property
     def address(self) -> str:
         scheme = "https" if self.settings.tls_certificate is not None else "http"
@@ -50,11 +56,15 @@ class Server:
         """Serves until it is told to stop, by `stop`, SIGTERM or Ctrl+C, or until the engine ends. Requests that run
         then end first."""
         service = Service(engine, model, self.settings, self._outlet)
+        hub = Hub(engine.trace, self._gates.control(), self.settings.share_text)
         config = uvicorn.Config(
-            make_app(service, self._gates),
+            make_app(service, self._gates, hub, self.settings),
             loop="uvloop",
             http="httptools",
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=self.settings.body,
+            ws_ping_timeout=QUIET,
+            ws_per_message_deflate=False,  # what is long is deflated already, off the event loop
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -66,7 +76,7 @@ class Server:
             timeout_notify=GLANCE,  # type: ignore[arg-type]
         )
         logging.getLogger("uvicorn.access").disabled = True  # no line a request: what clients send is theirs
-        self._uvicorn = _Uvicorn(config, service, lambda: ready(self.address))
+        self._uvicorn = _Uvicorn(config, service, hub, lambda: ready(self.address))
         try:
             self._uvicorn.run([self._socket])
         finally:
@@ -96,10 +106,10 @@ class Server:
 class _Uvicorn(uvicorn.Server):
     """Says when it is ready; lets go of old records; ends with its engine."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, hub: Hub, ready: Callable[[], None]) -> None:
         super().__init__(config)
         config.callback_notify = self._look
-        self._service, self._ready = service, ready
+        self._service, self._hub, self._ready = service, hub, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -113,7 +123,8 @@ class _Uvicorn(uvicorn.Server):
         engine = self._service.engine
         if not engine.alive:
             self.should_exit = True
-        if (old := len(engine.trace.records) - KEPT) > 0:
+        await self._service.aside(self._hub.keep_up)
+        if (old := min(len(engine.trace.records) - KEPT, self._hub.position)) > 0:
             engine.trace.forget(old)
 
 

@@ -31,7 +31,7 @@ class Service:
     of them."""
 
     def __init__(self, engine: EngineFace, model: str, settings: ServingSettings, outlet: Outlet | None = None) -> None:
-        self.engine, self.model = engine, model
+        self.engine, self.model, self.settings = engine, model, settings
         self.outlet = outlet or Outlet(())
         self.created = int(time.time())
         self.draining = False
@@ -51,8 +51,7 @@ class Service:
     @property
     def most_tokens(self) -> int:
         """Of an answer whose request does not say: what the context holds, where the pool holds a context."""
-        header = self.engine.trace.header
-        context, pool = self.engine.card.context or OPEN_CONTEXT, header.blocks * header.config.block_size
+        context, pool = self.engine.card.context or OPEN_CONTEXT, self.engine.pool_tokens
         return context if pool >= context else max(1, pool // 2)
 
     def check_model(self, asked: str | None) -> None:
@@ -77,6 +76,10 @@ class Service:
             raise refused(error) if self.engine.alive else self._gone() from None
         except EngineDied:
             raise self._gone() from None
+
+    async def aside(self, call: Callable[..., Found], *given: Any) -> Found:
+        """What takes long enough to be kept off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *given)
 
     def _gone(self) -> ApiError:
         return ApiError(503, self.fault or "the engine ended", None, "unavailable", 1)

@@ -60,8 +60,11 @@ class ServingSettings:
     """`port` 0 takes any that is free. `keys` is a file of `batchscope key`; where there are keys or `jwt`, every route
     but /health asks for one. `allowed_hosts` are names by which it may be called beside its address. `origins` are the
     web pages (`https://host`) that may call it from a browser. At most `queue` samples wait beside those that run, and
-    at most `per_key` of one key are open (None: no limit of its own). Bodies over `body` bytes are refused.
-    `request_log` and `otlp` say where it is told what became of requests (None: nowhere).
+    at most `per_key` of one key are open (None: no limit of its own). Bodies over `body` bytes are refused. Of the
+    windows that watch from elsewhere, one of the keys that `controllers` name may send, stop and steer, and reads all
+    texts; where no key is asked for, the first to come. All others read them only with `share_text`. `request_log` and
+    `otlp` say where it is told what became of requests (None: nowhere). `kills`: who may ask may end a
+    fleet's replicas too, to show what becomes of their streams.
     """
 
     host: str = "127.0.0.1"
@@ -75,8 +78,11 @@ class ServingSettings:
     body: int = 8 << 20
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    controllers: tuple[str, ...] = ()
+    share_text: bool = False
     request_log: RequestLogSettings | None = None
     otlp: OtlpSettings | None = None
+    kills: bool = False
 
     def __post_init__(self) -> None:
         check(bool(text("host", self.host)), "host", self.host, "name an address, such as 127.0.0.1")

@@ -179,6 +179,11 @@ class Log(Sequence[Record]):
         return chunk[at]
 
     @property
+    def first(self) -> int:
+        """The index of the first record that can be read: 0, unless some were let go."""
+        return self._state.first
+
+    @property
     def columns(self) -> "dict[str, array[Any]]":
         """The columns by their names."""
         return {name: getattr(self, name) for name in COLUMNS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
@@ -290,6 +290,13 @@ class RequestIndex:
     def restore(self, requests: Mapping[int, RequestView], submitted: array[float], ids: list[int]) -> None:
         """Takes over a whole run's requests and their `order`: nothing more can be fed."""
         self.requests, self._submitted, self._ids = requests, submitted, ids
+
+    def forget(self, requests: Collection[int]) -> None:
+        """Lets go of these, of which no later record speaks."""
+        for request in requests:
+            self._fed.pop(request, None)
+        left = [(time, request) for time, request in zip(self._submitted, self._ids) if request in self._fed]
+        self._submitted, self._ids = array("d", (time for time, _ in left)), [request for _, request in left]
 
     def feed(self, record: Record) -> None:
         match record:

@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ __all__ = ["tiny_folder"]  # a fixture of another file
 
 torch.set_num_threads(1)
 
-KEPT = "tqdm", "grammars", "serving"  # threads that a process keeps, or a server of several tests
+KEPT = "tqdm", "grammars", "serving", "populating"  # threads that a process keeps, or what several tests share
 SMALL = EngineConfig(max_running=16, token_budget=512)
 
 
@@ -62,6 +63,13 @@ def demo_copy(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fails a test that leaves a thread or a child process alive."""
+    with nothing_left():
+        yield
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """Fails where what is inside leaves a thread or a child process alive."""
     threads, before = set(threading.enumerate()), children()
     yield
     deadline = time.monotonic() + 5

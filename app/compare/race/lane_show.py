@@ -5,12 +5,12 @@ from statistics import median
 
 from PySide6.QtCore import QObject, Signal
 
+from app.compare.words import sentence_of, title_of
 from app.language import tr
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
 from app.session.load_progress import LoadStatus
 from engine import Lane, Trace
-from engine.compare import lane_sentence, lane_title
 
 
 class LaneState(StrEnum):
@@ -31,7 +31,7 @@ class LaneShow(QObject):
     def __init__(self, index: int, lane: Lane, name: str, total: int) -> None:
         super().__init__()
         self.index, self.lane, self.name, self.total = index, lane, name, total
-        self.title, self.sentence = lane_title(lane), lane_sentence(lane)
+        self.title, self.sentence = title_of(lane), sentence_of(lane)
         self.playback = Playback(self)
         self.scope = Scope(self)  # the same trace, at the race's moment
         self.playback.trace_changed.connect(lambda: self.scope.show(self.playback.trace))

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame, QHeaderView
 
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
+from app.compare.words import measure_title
 from app.language import tr
 from app.plot.marks import lane_color
 from app.ui import theme
@@ -31,7 +32,7 @@ class ResultModel(ColumnModel[MeasureRow]):
         if comparison is None:
             self.show_rows((), ())
             return
-        name: Column[MeasureRow] = Column("", lambda row: row.measure.name)
+        name: Column[MeasureRow] = Column("", lambda row: measure_title(row.measure))
         lanes = enumerate(zip(comparison.names, comparison.errors, comparison.disturbances, strict=True))
         rows = comparison.rows
         if few:
@@ -42,7 +43,7 @@ class ResultModel(ColumnModel[MeasureRow]):
     def tip(self, row: MeasureRow, column: int) -> str:
         values = row.cells[column - 1].values if column else ()
         if len(values) < 2:
-            return f"{row.measure.name} = {row.measure.formula}"
+            return f"{measure_title(row.measure)} = {row.measure.formula}"
         return tr("the median of {values}", values=", ".join(map(row.measure.text, values)))
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole) -> object:

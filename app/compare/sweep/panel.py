@@ -10,6 +10,7 @@ from app.compare.choice import RaceChoice
 from app.compare.lanes.mark import LaneMark
 from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
+from app.compare.words import measure_title
 from app.language import tr
 from app.session.lessee import Phase
 from app.ui.controls import DropDown, line_edit
@@ -52,7 +53,7 @@ class SweepModel(ColumnModel[Sequence[Cell]]):
             return
         measures = [MEASURES[key] for key in (*MEASURED, *(["goodput"] if result.slo.limits else ()))]
         heads = [(tr("lane"), ""), (tr("rate") if result.by_rate else tr("batch"), "")]
-        heads += [*((m.name, f"{m.name} = {m.formula}") for m in measures), ("", "")]
+        heads += [*((measure_title(m), f"{measure_title(m)} = {m.formula}") for m in measures), ("", "")]
         last = len(heads) - 1
         columns = [cell_column(i, title, tip, right=0 < i < last) for i, (title, tip) in enumerate(heads)]
         outcomes = sorted(result.outcomes, key=lambda o: (o.point.series, o.point.setting))
@@ -180,7 +181,7 @@ class SweepPanel(QWidget):
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
         if result is not None:
-            latency = MEASURES[latency_of(result)].name
+            latency = measure_title(MEASURES[latency_of(result)])
             self.chart.show_points(points_of(result, final), by_rate=result.by_rate, latency=latency)
             self._show_advice(result)
         self._advice_panel.setVisible(shown and final)

@@ -147,7 +147,7 @@ class KvState:
             if kind == BlockEvent.TAKEN:
                 self._take(blocks, step.block_request[part], step.block_branch[part], step.block_place[part])
             elif kind == BlockEvent.SHARED:
-                self._share(blocks, int(keys[begin]))
+                self._share(blocks, int(keys[begin]), step.block_place[part])
             else:
                 self._give_back(blocks, kind == BlockEvent.KEPT)
             low, high = np.searchsorted(changes, (begin + 1, end))
@@ -169,11 +169,12 @@ class KvState:
         self.place[blocks] = place
         self.since[blocks] = self.at
 
-    def _share(self, blocks: Array, key: int) -> None:
+    def _share(self, blocks: Array, key: int, place: Array) -> None:
         alone = blocks[self.references[blocks] == 0]
         self.owner[alone], self.branch[alone] = divmod(key, SAMPLES)
         self.since[alone] = self.at
         self.references[blocks] += 1
+        self.place[blocks] = place  # of one that was kept before the trace was joined, nothing was told
         self.event[blocks], self.event_at[blocks] = Mark.SHARED, self.at
 
     def _leave(self, blocks: Array, key: int, step: Step, rows: Array) -> None:
@@ -251,5 +252,7 @@ class KvState:
         self.filled[blocks] = first[within] + 1 - place[within] * self.size
         for i in np.flatnonzero(~single).tolist():
             table, begin, end = tables.table(int(handles[i])), int(place[i]), int(first[i] + count[i])
+            if not count[i]:  # it only tells how far the sample is
+                begin = 0
             written = table[begin : -(-end // self.size)]
             self.filled[written] = self._part(end, np.arange(begin, begin + len(written)))

@@ -23,7 +23,7 @@ from app.ui.backstage import Backstage
 from app.ui.painted import Painted
 from app.ui.tables.facts import Cell, Facts
 from app.words import duration, kv_words
-from engine.trace import MEASURES, Header, Record
+from engine.trace import Header, Record
 
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
@@ -282,9 +282,7 @@ class MemoryBill(InsightPanel):
         ]
         so_far = self.series.shares_until(self.series.place_at(moment.time)) if moment is not None else None
         if so_far is not None:
-            measure = MEASURES["kv.waste"].name
-            words = tr("{measure} of the run so far, mean over time: {share:.1%}", measure=measure, share=so_far.waste)
-            lines.insert(1, words)
+            lines.insert(1, tr("KV waste of the run so far, mean over time: {share:.1%}", share=so_far.waste))
         if self.series.header is not None and (captured := captured_words(self.series.header)):
             lines.append(captured)
         return "\n".join([*lines, PUBLISHED])

@@ -178,7 +178,7 @@ class ChartSeries:
         time = step.ended
         place = int(time / BIN)
         self.tokens.reach(place)
-        self.tokens[0][place] += len(step.token)
+        self.tokens[0][place] += 0 if step.standing else len(step.token)
         if len(step.drafted):
             self.drafts.reach(place)
             counts = np.count_nonzero(step.drafted), step.drafted.sum(), step.accepted.sum()
@@ -192,6 +192,9 @@ class ChartSeries:
             return
         # a row that emits several tokens in one step is one emission
         requests = np.unique(step.request[step.token_row])
+        if step.standing:
+            self._emitted[requests] = time
+            return
         before = self._emitted[requests]
         self._emitted[requests] = time
         first = np.isnan(before)

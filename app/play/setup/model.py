@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.language import tr
 from app.play.setup.memory import ModelBill
+from app.play.setup.server import ServerFields
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
@@ -27,9 +28,10 @@ from engine import InvalidInput, ModelSpec, Parallel, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
 from engine.memory import Fit
+from engine.remote import ServerAddress
 from engine.trace import Header, ModelCard
 
-FOLDER, HUB = "folder", "hub"
+FOLDER, HUB, SERVER = "folder", "hub", "server"
 PRECISION = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights")
 ALL = tr("What is here and on the hub, what fits, and what each quantization costs in quality")
 DEVICES = tr("over how many ranks every layer is split: processes on a CPU so far, in the paged modes")
@@ -46,6 +48,7 @@ class ModelPanel(QWidget):
     """Edits a `ModelSpec` and shows the loaded model. The session does the loading."""
 
     load_asked = Signal(object)  # ModelSpec
+    connect_asked = Signal(object)  # ServerAddress
     models_asked = Signal()  # the page of all models is to come on show
 
     def __init__(self, session: Session) -> None:
@@ -56,7 +59,8 @@ class ModelPanel(QWidget):
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
         items = [(model_words(source), source) for source in SHIPPED]
-        self.source = DropDown("model_source", [*items, (tr("folder …"), FOLDER), (tr("hub id …"), HUB)])
+        items += [(tr("folder …"), FOLDER), (tr("hub id …"), HUB), (tr("server …"), SERVER)]
+        self.source = DropDown("model_source", items)
         self.path = line_edit("model_path")
         self.browse = button("model_browse", "…", self.choose_folder, said=tr("Choose a model folder"))
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
@@ -68,6 +72,7 @@ class ModelPanel(QWidget):
         split = Field("parallel", tr("Devices"), self.devices, DEVICES, Parallel, lambda parallel: parallel.tensor)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
+        self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
@@ -79,7 +84,7 @@ class ModelPanel(QWidget):
         place = held(row((self.path, 1), self.browse, spacing=4))
         place.setFocusProxy(self.path)
         self.place = Row(tr("Folder"), place)
-        rows = Row(tr("Source"), self.source), self.place, *self.form.rows.values()
+        rows = Row(tr("Source"), self.source), self.place, self.server, *self.form.rows.values()
         told = self.bill, self.facts, self.stage, self.progress, self.error
         buttons = row((self.load, 1), (self.open, 1), spacing=8)
         self.setLayout(
@@ -91,6 +96,8 @@ class ModelPanel(QWidget):
         self.path.textChanged.connect(self._on_edited)
         self.path.returnPressed.connect(self._on_load)
         self.form.edited.connect(self._on_edited)
+        self.server.edited.connect(self._on_edited)
+        self.server.entered.connect(self._on_load)
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)
@@ -100,6 +107,16 @@ class ModelPanel(QWidget):
         self._on_state(session.state)
 
     # -- what is chosen -------------------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether a server is chosen."""
+        return bool(self.source.currentData() == SERVER)
+
+    def show_server(self, server: ServerAddress) -> None:
+        """Shows this server as the chosen one."""
+        self.server.show_address(server)
+        self.source.set_value(SERVER)
 
     def spec(self) -> ModelSpec:
         """The model as chosen. Raises InvalidInput when the source is empty."""
@@ -129,6 +146,10 @@ class ModelPanel(QWidget):
         self.form.show(spec)
         self._on_edited()
 
+    def say_link(self) -> None:
+        """What this window may do at the server."""
+        self.server.say(self._session.link)
+
     def choose_folder(self) -> None:
         """Asks for a model folder, then loads it."""
         ask_path(self, "folder_dialog", tr("Open a model folder"), "model/folder", self.open_folder)
@@ -142,9 +163,13 @@ class ModelPanel(QWidget):
 
     def _on_source(self) -> None:
         kind = self.source.currentData()
-        self.place.setVisible(kind not in SHIPPED)
+        self.place.setVisible(kind in HINTS)
         self.browse.setVisible(kind == FOLDER)
-        if kind not in SHIPPED:
+        self.open.setVisible(not self.serves)
+        self.server.setVisible(self.serves)
+        for one in self.form.rows.values():
+            one.setVisible(not self.serves)
+        if kind in HINTS:
             words, hint = HINTS[kind]
             self.place.label.setText(words)
             self.path.setAccessibleName(words)
@@ -154,7 +179,7 @@ class ModelPanel(QWidget):
 
     def _on_edited(self) -> None:
         kind = self.source.currentData()
-        if kind not in SHIPPED:
+        if kind in HINTS:
             self._sources[kind] = self.path.text()
             self.path.setToolTip(self.path.text())
         self.error.say("")
@@ -167,29 +192,37 @@ class ModelPanel(QWidget):
                 self._session.cancel_load()
                 self.load.setEnabled(False)
                 self.stage.say(tr("Cancelling …"))
+            case SessionState.READY | SessionState.DIED if self._session.server is not None and not self._changed():
+                self._session.start(self._session.unload())
             case SessionState.READY if not self._changed():
                 self._session.start(self._session.unload())
             case _:
                 try:
-                    spec = self.spec()
+                    chosen = self.server.address() if self.serves else self.spec()
                 except InvalidInput as error:
                     self.error.say(sentence(str(error)))
                 else:
                     self.error.say("")
-                    self.load_asked.emit(spec)
+                    (self.connect_asked if self.serves else self.load_asked).emit(chosen)
 
     def _changed(self) -> bool:
         try:
+            if self.serves or self._session.server is not None:
+                return not self.serves or self.server.address() != self._session.server
             return self.spec() != self._session.spec
         except InvalidInput:
             return True
 
     def _show_button(self) -> None:
         words, said, role, state = tr("Load"), tr("Load model"), "primary", self._session.state
+        if self.serves:
+            words, said = tr("Connect"), tr("Connect to the server")
         if state is SessionState.LOADING:
             words, said, role = tr("Cancel"), tr("Cancel model"), ""
         elif state is SessionState.READY and not self._changed():
             words, said, role = tr("Unload"), tr("Unload model"), ""
+            if self.serves:
+                words, said = tr("Disconnect"), tr("Disconnect from the server")
         set_role(self.load, role)
         self.load.setText(words)
         self.load.setAccessibleName(said)
@@ -197,11 +230,12 @@ class ModelPanel(QWidget):
     def _on_state(self, state: SessionState) -> None:
         loading = state is SessionState.LOADING
         chosen = (field.control for field in self.form.fields.values())
-        for widget in (self.source, self.path, self.browse, self.open, *chosen):
+        for widget in (self.source, self.path, self.browse, self.open, self.server, *chosen):
             widget.setEnabled(not loading)
-        self.load.setEnabled(not engine_missing())
+        self.load.setEnabled(not engine_missing() or self.serves)
         self.progress.setVisible(loading)
-        self.stage.say(tr("Starting the engine …") if loading else "")
+        begins = tr("Connecting …") if self.serves else tr("Starting the engine …")
+        self.stage.say(begins if loading else "")
         if loading:
             self.error.say("")
             self.progress.show_share(None)
@@ -218,16 +252,24 @@ class ModelPanel(QWidget):
         self.stage.say(words)
 
     def _on_failed(self, message: str) -> None:
-        self.error.say(sentence(message) or CANCELLED, "error" if message else "note")
+        self.error.say(sentence(message) or ("" if self.serves else CANCELLED), "error" if message else "note")
 
     def _on_loaded(self, card: ModelCard) -> None:
-        self.set_spec(self._session.spec)
+        if (server := self._session.server) is not None:
+            self.show_server(server)
+            self.say_link()
+        else:
+            self.set_spec(self._session.spec)
         self._debounce.stop()
         self._show_button()
 
     def _on_trace(self, trace: Trace) -> None:
+        if not trace.records:
+            return  # of a server's next run, nothing is known yet
         self._header = trace.header
         self._debounce.stop()
+        self.bill.show()
+        self.facts.show()
         self._show_memory(self._header)
 
     # -- memory ---------------------------------------------------------------------------------------------------
@@ -237,10 +279,15 @@ class ModelPanel(QWidget):
         self.bill.show_loaded(header)
         kv = kv_words(card.kv_dtype, card.kv_token_bytes)
         kv = tr("{kv} · context {tokens:,}", kv=kv, tokens=card.context) if card.context else kv
-        loaded = tr(
-            "{parameters} parameters · loaded in {seconds:.1f} s",
-            parameters=count_words(card.parameters),
-            seconds=self._session.load_seconds,
+        parameters = count_words(card.parameters)
+        loaded = (
+            tr("{count} parameters", count=parameters)
+            if self._session.server is not None
+            else tr(
+                "{parameters} parameters · loaded in {seconds:.1f} s",
+                parameters=parameters,
+                seconds=self._session.load_seconds,
+            )
         )
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
 
@@ -263,8 +310,18 @@ class ModelPanel(QWidget):
     def _inspect(self) -> None:
         if self._session.closing:
             return
-        if self._header is not None and not self._changed():
+        connected = self._header is not None and not self._changed()
+        if self.serves:
+            self.server.say(self._session.link if connected else None)
+            self.bill.setVisible(connected)
+            self.facts.setVisible(connected)
+            self._mark(())
+        if self._header is not None and connected:
             self._show_memory(self._header)
+        if self.serves:
+            return
+        self.bill.show()
+        self.facts.show()
         spec = None
         if self.source.currentData() != HUB:
             with contextlib.suppress(InvalidInput):

@@ -12,7 +12,7 @@ from app.play.streams.density import Plan
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui import theme
 from app.ui.font_face import Face, FontFace, wrapped
-from app.words import duration, number, request_title, state_words
+from app.words import asked_words, duration, number, state_words
 from engine.trace import FinishReason, RequestView, SampleView, State
 
 CACHED = 1024
@@ -81,7 +81,7 @@ class CardPainter:
         if key not in self._prompts:
             if len(self._prompts) >= CACHED:
                 self._prompts.clear()
-            self._prompts[key] = wrapped(request_title(view)[:400], self.small, self.width - 2 * self.pad, lines)
+            self._prompts[key] = wrapped(asked_words(view)[:400], self.small, self.width - 2 * self.pad, lines)
         return self._prompts[key]
 
     def paint(
@@ -120,7 +120,11 @@ class CardPainter:
         name, words = str(view.request), state_words(view)
         self.strong.say(painter, x, baseline, name, t.secondary if over else t.text)
         x += self.strong.width(name) + px(7)
-        taken = small.width(words)
+        whose, gap = view.label, px(7) if view.label else 0
+        taken = small.width(words) + small.width(whose) + gap
+        if whose and taken > end - x:  # who asked is told before how it ended
+            words = words.partition(" · ")[0]
+            taken = small.width(words) + small.width(whose) + gap
         rate, ttft = head_numbers(view)
         for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
             width = small.width(numbers)
@@ -129,6 +133,9 @@ class CardPainter:
                 break
         else:
             words = small.cut(words, end - x)
+            whose = small.cut(whose, max(0.0, end - x - small.width(words) - gap)) if whose else ""
+        small.say(painter, x, baseline, whose, t.secondary)
+        x += small.width(whose) + gap
         small.say(painter, x, baseline, words, t.faint if quiet else state_color(view, t))
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView, why: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.intake.prompts import PromptEncoder
+from engine.core.intake.resumption import ends, resume
 from engine.core.prompt_record import prompt_record
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
@@ -35,7 +36,9 @@ class Prepared:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        return (self.record,) if self.told is None else (self.record, self.told)
+        """Those that are there before a step is: of a request that began elsewhere, also the ends of its samples."""
+        told = () if self.told is None else (self.told,)
+        return self.record, *told, *ends(self.request, self.record.time)
 
     @property
     def ticket(self) -> Ticket:
@@ -91,6 +94,8 @@ class Intake:
         for index, matcher in enumerate(matchers):
             output = Output(self._detokenizers(), params, self._eos, limit, matcher)
             request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))
+        if submission.said:
+            resume(request, submission.said, self._config, self._card.vocabulary)
         if params.beam_width > 1:
             self._search(request)
         ids = freeze(np.array(prompt.ids, np.int32))

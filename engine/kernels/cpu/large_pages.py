@@ -50,39 +50,44 @@ def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return LargePages(0).zeros(shape, dtype)
 
 
-def populate(tensors: Sequence[Tensor]) -> threading.Thread:
+class Populating(threading.Thread):
     """Has the system give the memory of tensors that nobody wrote to yet, their beginnings first: otherwise it does so
-    when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms each. The
-    thread that does it takes only time that nobody else wants; it ends with the last page, or as a tensor is gone.
-    """
-    thread = threading.Thread(target=_populate, args=[list(map(weakref.ref, tensors))], name="populate", daemon=True)
-    thread.start()
-    return thread
+    when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms each. It
+    takes only time that nobody else wants; it ends with the last page, by `stop`, or as a tensor is gone."""
 
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        super().__init__(name="populating", daemon=True)
+        self._tensors, self._stopped = list(map(weakref.ref, tensors)), False
+        self.start()
 
-def _populate(tensors: Sequence[weakref.ref[Tensor]]) -> None:
-    with contextlib.suppress(OSError, AttributeError, ValueError):  # no such call, page size or policy here
-        if psutil.virtual_memory().available < SPARE * sum(x.untyped_storage().nbytes() for x in _held(tensors)):
-            return
-        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
-        advise = CDLL(None, use_errno=True).madvise  # mmap's own holds Python's lock meanwhile
-        advise.argtypes = c_void_p, c_size_t, c_int
-        done, left = 0, True
-        while left:
-            left = False
-            for tensor in _held(tensors):
-                first = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-                begin, end = first // PAGE * PAGE + done, tensor.data_ptr() + tensor.untyped_storage().nbytes()
-                if begin < end:
-                    left, size = True, min(begin + PAGE, end) - max(begin, first)
-                    if advise(max(begin, first), size, POPULATE_WRITE):
-                        raise OSError(get_errno(), "madvise")
-            done += PAGE
+    def stop(self) -> None:
+        """Returns when it has ended."""
+        self._stopped = True
+        if self.is_alive() and self.native_id:
+            with contextlib.suppress(OSError, AttributeError):  # it is waited for: it gets its share of time
+                os.sched_setscheduler(self.native_id, os.SCHED_OTHER, os.sched_param(0))
+        self.join()
 
+    def run(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # no such call, page size or policy here
+            if psutil.virtual_memory().available < SPARE * sum(x.untyped_storage().nbytes() for x in self._held()):
+                return
+            os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+            advise = CDLL(None, use_errno=True).madvise  # mmap's own holds Python's lock meanwhile
+            advise.argtypes = c_void_p, c_size_t, c_int
+            done, left = 0, True
+            while left:
+                left = False
+                for tensor in self._held():
+                    first = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+                    begin, end = first // PAGE * PAGE + done, tensor.data_ptr() + tensor.untyped_storage().nbytes()
+                    if begin < end and not self._stopped:
+                        left, size = True, min(begin + PAGE, end) - max(begin, first)
+                        if advise(max(begin, first), size, POPULATE_WRITE):
+                            raise OSError(get_errno(), "madvise")
+                done += PAGE
 
-def _held(tensors: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
-    """Raises ValueError where one is gone."""
-    held = [tensor() for tensor in tensors]
-    if None in held:
-        raise ValueError("a tensor is gone")
-    return [tensor for tensor in held if tensor is not None]
+    def _held(self) -> list[Tensor]:
+        """All, or none where one is gone."""
+        held = [tensor for ref in self._tensors if (tensor := ref()) is not None]
+        return held if len(held) == len(self._tensors) else []

@@ -14,6 +14,7 @@ from engine.serving.errors import ApiError
 from engine.serving.settings import LOCAL, ServingSettings
 
 OPEN = "/health"  # the one route that asks for no key
+STARTS = ("http.response.start", "websocket.http.response.start", "websocket.accept")  # of an answer
 log = logging.getLogger("batchscope.serving")
 
 
@@ -51,7 +52,7 @@ class HostGate:
 
         async def told(message: Message) -> None:
             nonlocal started
-            started = started or message["type"] == "http.response.start"
+            started = started or message["type"] in STARTS
             await send(message)
 
         if not self._known(Headers(scope=scope).get("host", "")):
@@ -62,20 +63,21 @@ class HostGate:
             await self._app(scope, receive, told)
         except Exception as error:
             where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s %s: %s\n%s", scope["method"], scope["path"], type(error).__name__, where)
+            log.error("%s %s: %s\n%s", scope.get("method", "WATCH"), scope["path"], type(error).__name__, where)
             if not started:
                 await ApiError(500, "the server failed; its log says where").response(scope, receive, send)
 
 
 class KeyGate:
-    """Asks every caller but of /health for a key or a token, where there are any; names the caller in the scope."""
+    """Asks every caller but of /health for a key or a token, where there are any. The scope then has the `caller`'s
+    name, and in `known` a function that tells whether the key is still good: a watcher stays for hours."""
 
     def __init__(self, app: ASGIApp, keys: KeyRing, tokens: TokenReader | None) -> None:
         self._app, self._keys, self._tokens = app, keys, tokens
         self._required = keys.required or tokens is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["caller"] = ""
+        scope["caller"], scope["known"] = "", lambda: True
         if self._required and scope["path"] != OPEN:
             kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
             given = given.strip() if kind.lower() == "bearer" else ""
@@ -84,7 +86,7 @@ class KeyGate:
                 said = "this key is not known" if given else "a key is needed: send Authorization: Bearer KEY"
                 await ApiError(401, said, None, "invalid_api_key").response(scope, receive, send)
                 return
-            scope["caller"] = caller
+            scope["caller"], scope["known"] = caller, lambda: self._caller(given) == caller
         await self._app(scope, receive, send)
 
     def _caller(self, given: str) -> str | None:

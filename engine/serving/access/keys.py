@@ -8,7 +8,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -109,8 +109,9 @@ class KeyRing:
     """The keys of the environment and of a file, which is read again when it has changed: a key that was revoked is
     refused a second later. One that cannot be read any more has no keys."""
 
-    def __init__(self, file: KeyFile | None, others: Iterable[Key] = ()) -> None:
-        self._file, self._others = file, tuple(others)
+    def __init__(self, file: KeyFile | None, others: Iterable[Key] = (), own: Sequence[Key] = ()) -> None:
+        """`own`: keys that this process makes for itself, as they come; they close no server."""
+        self._file, self._others, self._own = file, tuple(others), own
         self._looked, self._state = 0.0, self._stat()
         self._keys = (*(file.read() if file is not None else ()), *self._others)
         self.required = bool(self._keys)  # what is closed at the start stays so
@@ -137,7 +138,7 @@ class KeyRing:
         """Whose key it is; all are compared, each in constant time."""
         self._refresh()
         given, found = digest(given), None
-        for key in self._keys:
+        for key in (*self._keys, *self._own):
             if hmac.compare_digest(key.sha256.encode(), given.encode()):
                 found = key.name
         return found

@@ -50,8 +50,8 @@ class Readers(Protocol):
 
 
 class IndexFolder:
-    """Runs of this format and of the one before have indexes; of earlier ones, whose records tell nothing by
-    themselves, none is made. Times and numbers in an index are believed since nobody else can write one: see `kept`.
+    """Runs of format 3 and later have indexes; of earlier ones, whose records tell of blocks only by those before
+    them, none is made. Times and numbers in an index are believed since nobody else can write one: see `kept`.
 
     `modules`: those of the readers' objects; `packages`: all code that has a say in what they know.
     """
@@ -97,12 +97,13 @@ class IndexFolder:
             with opened(path) as db:
                 version = _format(path, db)
                 older, check = Older(version) if version < VERSION else None, RecordCheck()
-                (last,) = db.execute("select max(seq) from records").fetchone()
-                total = 0 if last is None else int(last) + 1
+                (total, first, last) = db.execute("select count(*), min(seq), max(seq) from records").fetchone()
+                if (first, last) != (0, total - 1):
+                    raise InvalidInput(f"{path} lacks records, or holds none; nothing is kept of it")
                 for begin in range(0, total, CHUNK):
                     rows: list[Row] = db.execute(_SELECT, (begin, min(begin + CHUNK, total))).fetchall()
-                    sums.append(checksum(rows))
                     records = [decode(kind, data, older) for _, kind, data in rows]
+                    sums.append(checksum(rows))
                     for place, record in enumerate(records, begin):
                         check(record)
                         if isinstance(record, Submitted) and not trace.open:

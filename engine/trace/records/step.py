@@ -195,6 +195,12 @@ class Step:
         return len(self.request)
 
     @property
+    def standing(self) -> bool:
+        """It computed nothing and took no time: it tells how things stood when somebody joined who came late, with all
+        the tokens there were."""
+        return self.started == self.ended and not self.count.any()
+
+    @property
     def stays(self) -> Array:
         """Of how many of each row's tokens K and V count from then on: all but the drafted ones that were rejected."""
         return self.count - (self.drafted - self.accepted) if len(self.drafted) else self.count

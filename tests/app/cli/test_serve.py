@@ -7,14 +7,18 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.__main__ import main
+from engine.remote import RemoteEngine, ServerAddress
+from engine.serving import KeyFile, made_key
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,6 +61,9 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Capture
         (["--tls-cert", "/no/cert", "--tls-key", "/no/key"], "tls_certificate='/no/cert': there is no such file"),
         (["--cors", "app.example"], "cors='app.example': give a page's origin"),
         (["--allow-host", "http://a"], "allow_host='http://a': give a name"),
+        (["--max-replicas", "3"], "max_replicas=3: give --ray with it"),
+        (["--replicas", "2", "--mode", "static"], "mode='static': its requests could not go on at another replica"),
+        (["--keys", "/nowhere", "--control", "ann"], "control=ann: no key is asked for here"),
         (["--log-text"], "are the request log's; ask for it with --request-log"),
         (["--request-log", "mysql://a:b@c/d"], "request_log=mysql: name a file (SQLite)"),
         (["--request-log", "/proc/none/requests.db"], "=/proc/none/requests.db: No such file or directory; name"),
@@ -102,3 +109,63 @@ def test_it_says_its_address_answers_and_ends_with_what_runs(tmp_path: Path) -> 
                 urllib.request.urlopen(f"{url}/models")
         finally:
             server.kill()
+
+
+@pytest.mark.timeout(240)
+def test_it_opens_a_window_beside_itself_which_has_control_and_ends_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    told, kept = made_key("ann")
+    KeyFile(file).add(kept)
+    order = [sys.executable, "-m", "app", "serve", "--port", "0", "--threads", "1", "--window", "--control", "ann"]
+    screen = {
+        "DISPLAY": ":0",
+        "QT_QPA_PLATFORM": "offscreen",
+        "PYTHONPATH": str(ROOT),
+        "BATCHSCOPE_DATA": str(tmp_path),
+    }
+    environment = os.environ | screen
+    with subprocess.Popen(
+        [*order, "--keys", str(file)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().split()[3].removesuffix("/v1")
+            beside = started(server.pid)
+            with RemoteEngine(ServerAddress(url, told)) as remote:
+                assert 'the window of "this server\'s window" has control' in remote.status.observes
+            assert not [word for word in beside.cmdline() if word.startswith("bs-")], "other users see arguments"
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+            assert not beside.is_running()
+        finally:
+            server.kill()
+
+
+def started(server: int) -> psutil.Process:
+    """The window beside a server, once it is connected to it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for child in psutil.Process(server).children():
+            if "--connect" in child.cmdline() and any(c.status == "ESTABLISHED" for c in child.net_connections()):
+                time.sleep(1)  # in which it says what it wants
+                return child
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def test_a_window_is_opened_where_there_is_a_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    key = tmp_path / "key"
+    for words, told in (
+        (["serve", "--port", "0", "--window"], "window: there is no display"),
+        (["--connect", "http://127.0.0.1:1"], "connect: there is no display"),
+        (["--connect", "nonsense://x"], "server='nonsense://x': give its address"),
+        (["--connect", "127.0.0.1:1", "--key-file", str(key)], "the file cannot be read"),
+        (["--connect", "127.0.0.1:1", "--model", "demo"], "model=demo: a server has its own"),
+        (["--key-file", str(key)], "name that with --connect URL"),
+    ):
+        assert main(words) == 2
+        assert told in capsys.readouterr().err

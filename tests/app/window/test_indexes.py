@@ -43,7 +43,7 @@ from engine.trace.index.folder import OWN
 from engine.trace.index.frozen import Freezer, kinds_in
 from engine.trace.index.views import REQUESTS
 from engine.trace.records import encode
-from tests.engine.trace.test_formats import unpacked
+from tests.engine.trace.test_formats import EARLIER, unpacked
 
 BLOCK = 6144 * 16  # bytes of a block of 16 tokens of the demo model
 WAIT = 60_000
@@ -290,7 +290,29 @@ def test_a_run_that_was_killed_has_one(runs: dict[str, Path], tmp_path: Path) ->
     assert own.open(killed) is None
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "update records set seq = 1 << 62 where seq = 7",
+        "update records set seq = -1 where seq = 7",
+        "delete from records",
+        "update records set data = 'words' where seq = 7",
+        "update records set kind = x'00' where seq = 7",
+        "update records set data = x'00' where seq = 7",
+    ],
+)
+def test_a_file_made_to_do_harm_has_none(runs: dict[str, Path], tmp_path: Path, harm: str) -> None:
+    run, own = Path(shutil.copy(runs["padded"], tmp_path / "a.bsrun")), indexes(tmp_path / "indexes")
+    with closing(sqlite3.connect(run)) as db:
+        db.execute(harm)
+        db.commit()
+    with pytest.raises(InvalidInput):
+        own.build(run, WindowReaders(), lambda done, total: None)
+    assert own.open(run) is None
+    assert not list(own.folder.glob("*.bsindex"))
+
+
+@pytest.mark.parametrize("number", EARLIER)
 def test_files_of_earlier_formats_have_one_where_their_records_stand_alone(tmp_path: Path, number: int) -> None:
     path, own = unpacked(tmp_path, number), indexes(tmp_path / "indexes")
     if number < 3:

@@ -5,7 +5,7 @@ import gc
 import psutil
 import torch
 
-from engine.kernels.cpu.large_pages import LINE, LargePages, populate, zeros_in_large_pages
+from engine.kernels.cpu.large_pages import LINE, LargePages, Populating, zeros_in_large_pages
 
 
 def test_tensors_lie_side_by_side_each_on_a_line_of_its_own() -> None:
@@ -42,6 +42,18 @@ def test_memory_is_taken_before_a_step_needs_it() -> None:
     size = 32 << 20
     tensors = [zeros_in_large_pages((size,), torch.uint8), torch.zeros(3), zeros_in_large_pages((0,), torch.uint8)]
     before = psutil.Process().memory_info().rss
-    populate(tensors).join(60)
+    Populating(tensors).join(60)
     assert psutil.Process().memory_info().rss - before > 0.9 * size
     assert not tensors[0].any()
+
+
+def test_it_stops_when_it_is_told_to_and_when_a_tensor_is_gone() -> None:
+    tensors = [zeros_in_large_pages((1 << 30,), torch.uint8) for _ in range(2)]
+    before = psutil.Process().memory_info().rss
+    told, left = Populating(tensors), Populating(tensors)
+    told.stop()
+    tensors.clear()
+    left.join(60)
+    assert not told.is_alive()
+    assert not left.is_alive()
+    assert psutil.Process().memory_info().rss - before < 1 << 30

@@ -1,0 +1,82 @@
+"""What people call the engine's measures, and its lanes and orders of a race. No Qt in here."""
+
+from app.language import tr
+from engine import Lane
+from engine.compare import lane_sentence, lane_title
+from engine.trace import Measure
+
+MEASURES = {  # by key; others are called as the engine calls them
+    "completed": tr("completed"),
+    "duration": tr("run time"),
+    "output_throughput": tr("output throughput"),
+    "total_throughput": tr("total throughput"),
+    "request_throughput": tr("request throughput"),
+    "ttft.mean": tr("TTFT mean"),
+    "tpot.mean": tr("TPOT mean"),
+    "itl.mean": tr("ITL mean"),
+    "e2e.mean": tr("E2E latency mean"),
+    "e2e.p50": tr("E2E latency p50"),
+    "e2e.p95": tr("E2E latency p95"),
+    "e2e.p99": tr("E2E latency p99"),
+    "longest_stall": tr("longest stall"),
+    "average_latency": tr("average latency"),
+    "steps": tr("steps"),
+    "mean_rows": tr("rows a step"),
+    "wasted_row_share": tr("wasted row-steps"),
+    "idle_share": tr("idle slot-steps"),
+    "padding_share": tr("padding"),
+    "useful_share": tr("useful tokens"),
+    "wasted_tokens": tr("wasted tokens"),
+    "reused_tokens": tr("reused tokens"),
+    "acceptance_rate": tr("acceptance rate"),
+    "accepted_length": tr("accepted length"),
+    "draft_speedup": tr("speed-up by drafts"),
+    "preemptions": tr("preemptions"),
+    "swapped_blocks": tr("blocks swapped"),
+    "swap_time": tr("swapping"),
+    "outside_forward": tr("outside the forward"),
+    "kv.waste": tr("KV waste"),
+    "kv.used": tr("KV used"),
+    "kv.reserved": tr("KV reserved"),
+    "kv.internal": tr("KV internal"),
+    "kv.external": tr("KV external"),
+}
+TITLES = {  # of lanes without a name, by mode
+    "recompute": tr("One at a time, no cache"),
+    "sequential": tr("One at a time"),
+    "static": tr("Static batch of {size}"),
+    "dynamic": tr("Dynamic batch of {size}"),
+    "continuous-padded": tr("Continuous, padded"),
+    "continuous": tr("Continuous, paged"),
+    "chunked": tr("Chunked prefill, paged"),
+}
+SENTENCES = {
+    "recompute": tr("every token computes the whole text again"),
+    "sequential": tr("each request waits for the one before it"),
+    "static": tr("finished rows wait for the longest"),
+    "dynamic": tr("a batch starts when it is full or has waited long enough; finished rows wait for the longest"),
+    "continuous-padded": tr("requests join and leave at every step; all are padded to the longest"),
+    "continuous": tr("requests join and leave at every step"),
+    "chunked": tr("requests join and leave at every step; long prompts share steps with the decodes"),
+}
+ORDERS = {  # of a race: its title, and what it is
+    "as listed": (tr("as listed"), tr("The lanes in their order, in every repeat.")),
+    "rotated": (tr("rotated"), tr("Each repeat begins with the next lane, so that no lane is always first.")),
+    "shuffled": (tr("shuffled"), tr("A new order in every repeat, fixed by the seed.")),
+}
+
+
+def measure_title(measure: Measure) -> str:
+    return MEASURES.get(measure.key, measure.name)
+
+
+def title_of(lane: Lane) -> str:
+    """A heading: "Static batch of 8", or the lane's own name."""
+    if not lane.name and lane.config.mode in TITLES:
+        return TITLES[lane.config.mode].format(size=lane.config.max_running)
+    return lane_title(lane)
+
+
+def sentence_of(lane: Lane) -> str:
+    """What its mode does, to stand beside the heading."""
+    return SENTENCES.get(lane.config.mode) or lane_sentence(lane)

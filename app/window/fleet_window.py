@@ -1,0 +1,40 @@
+"""A window of its own for a fleet that serves."""
+
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QMainWindow
+
+from app.fleet import FleetPanel, FleetSource
+from app.language import tr
+from app.window.application import make_application
+from engine.remote import ServerAddress
+
+SIZE = (1120, 680)
+
+
+class FleetWindow(QMainWindow):
+    """Watches the server from its first showing to its closing."""
+
+    def __init__(self, source: FleetSource) -> None:
+        super().__init__()
+        self.setWindowTitle(tr("Fleet at {address}", address=source.address.url))
+        self.resize(*SIZE)
+        self.panel, self._source = FleetPanel(), source
+        self.setCentralWidget(self.panel)
+        source.told.connect(self.panel.show_state)
+        source.failed.connect(self.panel.show_fault)
+        source.refused.connect(self.panel.show_fault)
+        self.panel.kill_asked.connect(source.kill)
+        source.start()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._source.close()
+        super().closeEvent(event)
+
+
+def open_fleet(address: ServerAddress) -> int:
+    """Shows it until it is closed."""
+    app = make_application()
+    window = FleetWindow(FleetSource(address))
+    app.setQuitOnLastWindowClosed(True)
+    window.show()
+    return app.exec()

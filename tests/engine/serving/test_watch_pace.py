@@ -1,0 +1,122 @@
+"""Nobody waits for who is slow; who is late is told enough; who comes back to another server is told what was lost."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine import EngineProcess
+from engine.remote.frames import STATE, unpack
+from engine.serving import ServingSettings
+from engine.serving import server as server_module
+from engine.serving.watch import hub, watcher
+from engine.trace import FinishReason, Notice
+from tests.engine.serving.conftest import serving
+from tests.engine.serving.wires import GREEDY, heard, raw, until, watching
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_not_wait(
+    engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "WINDOW", 4096)
+    monkeypatch.setattr(hub, "HISTORY", 32)
+    monkeypatch.setattr(server_module, "KEPT", 64)
+    with serving(engine, ServingSettings(port=0)) as server, raw(server.address) as slow:
+        stream = engine.submit("Once", GREEDY.with_(max_tokens=400))
+        stream.result(30)
+        until(lambda: engine.trace.records.first > len(engine.trace.records) - 100)
+        sent = [message for message in heard(slow) if isinstance(message, bytes)]
+        assert sum(map(len, sent)) < 4096 + 40_000, "the window, and the frame that filled it"
+        known = sum(len(unpack(frame)[1]) for frame in sent if unpack(frame)[0] != STATE)
+        slow.send(json.dumps({"do": "took", "bytes": sum(map(len, sent))}))
+        begins = [json.loads(m) for m in heard(slow) if isinstance(m, str) and '"begin"' in m]
+        assert len(begins) == 1, "what was let go meanwhile is told as it stands now"
+        assert 0 < begins[0]["lost"] < 2 * 400
+        assert known
+
+
+def test_who_joins_late_is_told_how_things_stand_and_no_more(
+    engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "HISTORY", 64)
+    with serving(engine, ServingSettings(port=0)) as server:
+        early = len(engine.trace.records)
+        stream = engine.submit("Once", GREEDY.with_(max_tokens=900))
+        until(lambda: len(engine.trace.records) - early > 500)
+        time.sleep(1.2)  # a look of the server's, which comes every second
+        with watching(server.address) as remote:
+            at_once = len(remote.trace.records)
+            assert at_once < 64 + 2 * 400, "of some thousand"
+            notices = [r.text for r in remote.trace.records if isinstance(r, Notice)]
+            assert any("shown as they stood" in text for text in notices)
+            own = stream.result(30)
+            until(lambda: not remote.trace.open)
+            (view,) = [v for v in remote.trace.requests.values() if v.request == stream.request]
+            assert (view.text, view.tokens.tolist()) == (own.text, list(own.token_ids))
+
+
+def served(port: int, folder: Path) -> subprocess.Popen[str]:
+    """A server in a process of its own, once it is ready."""
+    order = [
+        sys.executable,
+        "-m",
+        "app",
+        "serve",
+        "--port",
+        str(port),
+        "--threads",
+        "1",
+        "--keys",
+        str(folder / "none"),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    with server.stdout as said:
+        assert said.readline().startswith("serving demo at ")
+    return server
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    first = served(port, tmp_path)
+    try:
+        with watching(f"http://127.0.0.1:{port}") as remote:
+            stream = remote.submit("Once", GREEDY.with_(max_tokens=900))
+            until(lambda: len(stream.deltas) > 5)
+            before = remote.trace
+            first.send_signal(signal.SIGKILL)
+            until(lambda: not remote.status.connected)
+            assert remote.alive
+            assert not stream.done, "it may come back"
+            with pytest.raises(RuntimeError, match="cannot be reached now"):
+                remote.submit("Once")
+            first.wait()
+            second = served(port, tmp_path)
+            try:
+                until(lambda: remote.trace is not before and remote.status.connected)
+                ended = stream.result(5)
+                assert ended.finish_reason is FinishReason.ERROR
+                assert ended.text, "what had come is kept"
+                said = [record for record in before.records if isinstance(record, Notice)][-1]
+                assert said.level == "error"
+                assert "was restarted: the 1 request that ran there was lost" in said.text
+                assert before.complete
+                until(lambda: remote.trace.records)
+                assert remote.submit("Once", GREEDY).result(30).finish_reason is FinishReason.LENGTH
+            finally:
+                second.terminate()
+                second.wait(30)
+    finally:
+        first.kill()
+        first.wait()
