@@ -1,12 +1,11 @@
 """From logits to tokens, for a whole batch at once.
 
 Order of transforms as in vLLM, and in transformers where it has them: the grammar's mask, banned words, ends before
-min_tokens, bias (`adjustments`); repetition, frequency and presence penalty; temperature, top-k, top-p,
-min-p. Top-k keeps what is as
-high as the k-th highest, top-p what has less than its share of the weight above it, min-p what weighs at least its part
-of the highest. The token is the one, in vocabulary order, at which the running sum of the kept weights passes the
-noise's share of their total: the same on every device, rounding aside. The noise of a token is one uniform number that
-is a function of (seed, branch, position), so batch mates and preemption change nothing.
+min_tokens, bias (`adjustments`); repetition, frequency and presence penalty; temperature, top-k, top-p, min-p. Top-k
+keeps what is as high as the k-th highest, top-p what has less than its share of the weight above it, min-p what
+weighs at least its part of the highest. The token is the one, in vocabulary order, at which the running sum of the
+kept weights passes the noise's share of their total: the same on every device, rounding aside. The noise of a token
+is one uniform number that is a function of (seed, branch, position), so batch mates and preemption change nothing.
 """
 
 from collections.abc import Callable, Sequence
