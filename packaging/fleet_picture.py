@@ -20,6 +20,7 @@ from app.ui import theme
 from app.window.application import make_application
 from app.window.fleet_window import FleetWindow
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.remote import ServerAddress
 from engine.serving import Server, ServingSettings, local_fleet
 
 SIZE, REPLICAS, STREAMS = (1120, 640), 3, 20
@@ -35,7 +36,7 @@ def draw(folder: Path, light: bool) -> None:
         serving = threading.Thread(target=server.run, args=(fleet, "demo", lambda _: ready.set()))
         serving.start()
         ready.wait(30)
-        window = FleetWindow(FleetSource(server.address))
+        window = FleetWindow(FleetSource(ServerAddress(server.address)))
         window.resize(*SIZE)
         window.show()
         streams = []

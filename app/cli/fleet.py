@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import os
+from pathlib import Path
 
 from app.cli.options import has_display
 from app.interrupts import uninterrupted
 from engine import InvalidInput
-
-KEY = "BATCHSCOPE_KEY"
+from engine.remote import KEY_VARIABLE, ServerAddress, key_from
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    does = f"watch the replicas of a server (`batchscope serve --replicas 2`); a key is taken from ${KEY}"
+    does = f"watch the replicas of a server (`batchscope serve --replicas 2`); a key is taken from ${KEY_VARIABLE}"
     to = commands.add_parser("fleet", help=does)
     to.add_argument("url", metavar="URL", help="the server's address, such as http://127.0.0.1:8000")
+    to.add_argument("--key-file", type=Path, metavar="FILE", help=f"a file with the key (default: ${KEY_VARIABLE})")
     to.set_defaults(command=watch)
 
 
 def watch(options: argparse.Namespace) -> int:
     """Raises InvalidInput."""
+    address = ServerAddress(options.url, key_from(options.key_file))
     if not has_display():
         raise InvalidInput("there is no display to open a window on; GET /fleet tells the same as JSON")
     with uninterrupted():
         from app.window.fleet_window import open_fleet
-    return open_fleet(options.url, os.environ.get(KEY, ""))
+    return open_fleet(address)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.fleet.state import FleetState, fleet_state
 from app.language import tr
-from engine import InvalidInput
+from engine.remote import ServerAddress
 
 EVERY = 0.1  # seconds between looks
 TIMEOUT = 5.0
@@ -18,21 +18,18 @@ LARGEST = 4 << 20  # bytes of an answer
 
 
 class FleetSource(QObject):
-    """Of the server at `url`; `key` is sent with each call. `told` has a FleetState, `failed` says why there is none;
-    after a failure it asks on. Raises InvalidInput for what is no address."""
+    """Of the server at `address`. `told` has a FleetState, `failed` says why there is none; after a failure it asks
+    on."""
 
     told = Signal(object)
     failed = Signal(str)
     refused = Signal(str)  # what a replica was to be ended for, in the server's words
 
-    def __init__(self, url: str, key: str = "", parent: QObject | None = None) -> None:
+    def __init__(self, address: ServerAddress, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"url={url!r}: give a server's address, such as http://127.0.0.1:8000")
-        self.address = f"{parts.scheme}://{parts.netloc}"
+        self.address, parts = address, urlsplit(address.url)
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._netloc, self._key = parts.netloc, key
+        self._netloc, self._key = parts.netloc, address.key
         self._closing = threading.Event()
         self._kills: SimpleQueue[int] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="fleet-source", daemon=True)

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QMainWindow
 from app.fleet import FleetPanel, FleetSource
 from app.language import tr
 from app.window.application import make_application
+from engine.remote import ServerAddress
 
 SIZE = (1120, 680)
 
@@ -15,7 +16,7 @@ class FleetWindow(QMainWindow):
 
     def __init__(self, source: FleetSource) -> None:
         super().__init__()
-        self.setWindowTitle(tr("Fleet at {address}", address=source.address))
+        self.setWindowTitle(tr("Fleet at {address}", address=source.address.url))
         self.resize(*SIZE)
         self.panel, self._source = FleetPanel(), source
         self.setCentralWidget(self.panel)
@@ -30,10 +31,10 @@ class FleetWindow(QMainWindow):
         super().closeEvent(event)
 
 
-def open_fleet(url: str, key: str) -> int:
-    """Shows it until it is closed. Raises InvalidInput."""
+def open_fleet(address: ServerAddress) -> int:
+    """Shows it until it is closed."""
     app = make_application()
-    window = FleetWindow(FleetSource(url, key))
+    window = FleetWindow(FleetSource(address))
     app.setQuitOnLastWindowClosed(True)
     window.show()
     return app.exec()

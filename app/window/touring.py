@@ -13,7 +13,7 @@ from app.language import tr
 from app.session.session import SessionState
 from app.stage.caption_bar import CaptionBar
 from app.stage.scene import Scene
-from app.stage.scene_file import read_tour
+from app.stage.scene_file import read_tour, shipped_tour
 from app.stage.stage import Stage
 from app.stage.tour_card import TourCard
 from app.ui.banner import Banner
@@ -67,14 +67,17 @@ class Touring(QObject):
     @property
     def known(self) -> int:
         """How many scenes there are to go to."""
-        return len(self.tour.scenes) if self.tour is not None else len(self.scenes().actions())
+        return len(self.tour.scenes) if self.tour is not None else len(read_tour())
 
     def scenes(self) -> QMenu:
-        """A menu with each scene that is shipped."""
+        """A menu with each scene that is shipped: those of the tour, and those that show one thing by itself."""
         if self._menu.isEmpty():
             for number, scene in enumerate(read_tour()):
                 action = self._menu.addAction(tr("Scene {number}: {title}", number=number + 1, title=scene.title))
                 action.triggered.connect(lambda checked=False, number=number: self.ask(number))
+            for scene in read_tour(shipped_tour() / "shown"):
+                action = self._menu.addAction(tr("Show me: {title}", title=scene.title))
+                action.triggered.connect(lambda checked=False, scene=scene: self.take([scene]))
         return self._menu
 
     def take(self, scenes: Sequence[Scene], number: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Triton kernels that draw a step's tokens: the rule of `engine.runner.sampler`, without a word from the host.
+"""Triton kernels that draw a step's tokens: the rule of `engine.runner.sampling.sampler`, without a word from the host.
 
 What a row asks for is read from its slot's parameters on the device, so that one compiled kernel serves every mix and
 a row's bits are the same whatever its batch mates ask for. Sums are taken in a fixed order.
@@ -37,7 +37,7 @@ UNUSED_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
 
 @jit
 def uniform(seed: tl.tensor, branch: tl.tensor, position: tl.tensor) -> tl.tensor:
-    """`engine.runner.sampler.noise`, bit for bit: uint64 key, float64 result."""
+    """`engine.runner.sampling.sampler.noise`, bit for bit: uint64 key, float64 result."""
     golden = tl.full([], 0x9E3779B97F4A7C15, tl.uint64)
     state = seed
     for i in tl.static_range(3):

@@ -21,10 +21,10 @@ from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
 from engine.runner.device_rows import DeviceRows
-from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.runner.launched_step import send_to
 from engine.runner.packed_words import PackedShape, PackedWords
 from engine.runner.runner import Computed, Inputs, Runner
+from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind

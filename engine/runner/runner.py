@@ -15,17 +15,17 @@ from engine.config.specs import EngineConfig
 from engine.decoding.constraints.masks import Masks
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
-from engine.runner.adjustments import masks_of
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.prompt_scores import scored
-from engine.runner.sampler import Greedy, Sampler
+from engine.runner.sampling.adjustments import masks_of
+from engine.runner.sampling.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 
 if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
     from engine.kernels.cpu.large_pages import Populating
-    from engine.runner.gpu_sampler import DeviceSampler
+    from engine.runner.sampling.gpu_sampler import DeviceSampler
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Runner(ABC):
         self._owners: list[Branch | None] = [None] * config.max_running
         self._sampler: Sampler | DeviceSampler
         if on_gpu_path(model.device):
-            from engine.runner.gpu_sampler import DeviceSampler
+            from engine.runner.sampling.gpu_sampler import DeviceSampler
 
             self._sampler = DeviceSampler(config.max_running, model.card.vocabulary, self._device)
         else:
@@ -201,7 +201,7 @@ class Runner(ABC):
             self._owners[branch.slot] = branch
             self._sampler.begin(branch)
         if new and not isinstance(self._sampler, Sampler):
-            from engine.runner.gpu_sampler import parameter_words
+            from engine.runner.sampling.gpu_sampler import parameter_words
 
             words = [word for branch in new for word in parameter_words(branch)]
             there = self._tensor(words, torch.int32).view(len(new), -1)

@@ -83,7 +83,7 @@ def _windows() -> set[QWidget]:
 
 
 def _threads() -> set[threading.Thread]:
-    return {t for t in threading.enumerate() if t.is_alive() and not t.name.startswith(("tqdm", "grammars"))}
+    return {t for t in threading.enumerate() if t.is_alive() and not t.name.startswith(("tqdm", "grammars", "serving"))}
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import torch
 
 from engine import SamplingParams
 from engine.kernels.sampling import CHUNK
-from engine.runner.noise import noise
+from engine.runner.sampling.noise import noise
 from tests.engine.kernels.sampling_case import make_logits, make_pair, random_params
 
 pytest.importorskip("triton")

@@ -104,7 +104,8 @@ class LaneView(QFrame):
         self.panel = LaneFigures(show.index)
         self.error = Note("lane_error", "error")
         self._lay_out()
-        self.timeline.set_slots(min(show.lane.config.slots, max(1, show.total), MOST_EMPTY_SLOTS))
+        slots = 1 if show.lane.server is not None else show.lane.config.slots
+        self.timeline.set_slots(min(slots, max(1, show.total), MOST_EMPTY_SLOTS))
         playback = show.playback
         playback.trace_changed.connect(self._on_trace)
         playback.recorded.connect(self._on_recorded)

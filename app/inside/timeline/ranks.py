@@ -9,6 +9,7 @@ from engine.trace import Array, Step
 
 KINDS = ("computing", "communicating", "waiting")
 MOST = 8  # ranks that have a lane
+NOTHING = np.zeros((0, len(KINDS)))
 
 
 def rank_title(rank: int) -> str:
@@ -27,7 +28,9 @@ class RankTimes:
 
     def feed(self, step: Step, origin: float) -> None:
         """The next step, of a trace that begins at `origin`."""
-        told = np.stack([getattr(step, f"rank_{kind}") for kind in KINDS], axis=1)[:MOST]
+        told = NOTHING
+        if len(step.rank_bytes):  # of few runs: the others' steps are read quickly
+            told = np.stack([getattr(step, f"rank_{kind}") for kind in KINDS], axis=1)[:MOST]
         if len(told) > self.ranks:
             more = range(len(KINDS) * (len(told) - self.ranks))
             self._spent += [array("d", [0.0] * (len(self._begins) + 1)) for _ in more]

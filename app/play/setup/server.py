@@ -23,7 +23,7 @@ class ServerFields(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("server_fields")
-        self.url = line_edit("server_url", hint="http://127.0.0.1:8000")
+        self.url = line_edit("server_url", hint=tr("host:port"))
         self.url.setText(str(storage.settings().value(URL_KEY, "")))
         self.key = line_edit("server_key", hint=tr("if it asks for one"))
         self.key.setEchoMode(QLineEdit.EchoMode.Password)

@@ -18,7 +18,7 @@ from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.store_kv import store_kv
-from engine.runner.gpu_sampler import DeviceSampler, parameter_words
+from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from engine.scheduler.request import Branch, Request
 
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDE = 32, 8, 128, 4096, 14_336  # Llama-3.1-8B's

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu import structures as held
-from engine.kernels.cpu.calls import computes, part_of, run
+from engine.kernels.cpu.calls import part_of, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,6 @@ class Lanes:
     buffer: int
     patience: float
 
-    def serves(self, x: Tensor, total: int) -> bool:
-        """Whether there is a kernel for this dtype, and a row of so many values has room in a buffer."""
-        return x.device.type == "cpu" and computes(x.dtype) and total * x.itemsize <= self.buffer
-
     def sum(self, x: Tensor) -> Tensor:
         """Of what all ranks hand over, `[..., width]`, the same for all."""
         return self._exchange(x, x.shape[-1], gather=False)
@@ -38,6 +34,8 @@ class Lanes:
 
     def _exchange(self, x: Tensor, total: int, gather: bool) -> Tensor:
         x, width = x.contiguous(), x.shape[-1]
+        if total * x.itemsize > self.buffer:
+            raise ValueError(f"a row of {total:,} values is more than ranks send at once: {self.buffer:,} bytes")
         out = x if gather and self.rank else torch.empty(*x.shape[:-1], total, dtype=x.dtype)
         places = None if out is x else out.data_ptr(), x.data_ptr(), self.address
         sizes = self.rank, self.ranks, self.lane, self.buffers, self.buffer, width, total, int(1e9 * self.patience)

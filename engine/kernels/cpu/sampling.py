@@ -48,7 +48,7 @@ def draw(
     rows: Sequence[int] = (),
     bits: Bits | None = None,
 ) -> Tensor:
-    """A token a row of logits `[rows, vocabulary]`, int64, by the rule of `engine.runner.sampler`, from all that weigh
+    """A token a row of logits `[rows, vocabulary]`, int64, by the rule of `engine.runner.sampling`, from all that weigh
     at least the row's floor beside the highest; `rows` are those that `bits` hold to a grammar."""
     logits, count = logits.contiguous(), len(logits)
     tokens, sizes = torch.empty(count, dtype=torch.long), np.array([temperatures, floors], np.float32)

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.__main__ import main
 from app.fleet import FleetSource
 from app.fleet.panel import route_words
 from app.fleet.state import FleetState, fleet_state
 from app.window.fleet_window import FleetWindow
-from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine import EngineConfig, ModelSpec, SamplingParams
+from engine.remote import ServerAddress
 from engine.serving import Server, ServingSettings, local_fleet
 
 SMALL = EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20)
@@ -22,7 +24,7 @@ def test_a_replica_is_killed_by_its_button_and_its_request_is_seen_to_go_on(qtbo
         serving = threading.Thread(target=server.run, args=(fleet, "demo", lambda _: ready.set()), name="serving")
         serving.start()
         assert ready.wait(30)
-        window = FleetWindow(FleetSource(server.address))
+        window = FleetWindow(FleetSource(ServerAddress(server.address)))
         qtbot.addWidget(window)
         panel = window.panel
         qtbot.waitUntil(lambda: len(panel.cards) == 2, timeout=20_000)
@@ -68,6 +70,6 @@ def test_what_no_fleet_tells_is_refused() -> None:
     assert len(fleet_state(told(routes=[route | {"why": "x" * 9_999}])).routes[0].why) == 300
 
 
-def test_what_is_no_address_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match="url='ftp://a'"):
-        FleetSource("ftp://a")
+def test_the_command_refuses_what_is_no_address_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "ftp://a"]) == 2
+    assert "server='ftp://a': give its address" in capsys.readouterr().err

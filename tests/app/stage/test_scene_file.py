@@ -1,5 +1,6 @@
 """Scenes as files: what is shipped, and what a broken one is told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from app.inside.insights import INSIGHTS
 from app.play.layout import AREAS
 from app.stage.scene import RACE_PANELS, RUN_PANELS, Point, point_at, shares
-from app.stage.scene_file import read_scene, read_tour
-from engine import InvalidInput
+from app.stage.scene_file import read_scene, read_tour, shipped_tour
+from engine import Engine, InvalidInput, load_workload
+from engine.compare import parse_lane
 
 SCENE = """title = "Mine"
 caption = "One. Two."
@@ -47,6 +49,22 @@ def test_the_shipped_tour_walks_the_course_and_every_scene_can_be_copied_as_a_co
         assert scene.question.endswith("?")
         assert scene.command.startswith("batchscope compare --workload ")
         assert ",".join(scene.lanes) in scene.command
+
+
+@pytest.mark.parametrize(("name", "sees"), [("preemption", "preempted"), ("prefix-hit", "reused")])
+def test_what_is_shown_by_itself_happens_before_it_is_spoken_of(name: str, sees: str) -> None:
+    scene = read_scene(shipped_tour() / "shown" / f"{name}.toml")
+    workload, lane = load_workload(scene.workload), parse_lane(scene.lanes[0])
+    workload = replace(workload, arrivals=workload.arrivals[: scene.count])
+    assert scene.kv_tokens is not None
+    with Engine(lane.spec, lane.config, threads=1) as engine:
+        bytes_ = scene.kv_tokens * engine.card.kv_token_bytes
+        engine.begin(replace(lane.config, kv_memory=bytes_))
+        steps = engine.run(workload).result().steps
+    seen = [place for place, step in enumerate(steps) if getattr(step, sees).any()]
+    spoken = [point.step for point in scene.points if point.step is not None]
+    assert seen
+    assert all(any(place <= step for place in seen) for step in spoken[1:])
 
 
 def test_panels_have_the_windows_names() -> None:

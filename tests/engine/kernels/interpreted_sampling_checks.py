@@ -13,7 +13,7 @@ from engine import SamplingParams
 from engine.kernels.jit import jit, tl
 from engine.kernels.sampling import CHUNK, GROUP, uniform
 from engine.runner.launched_step import apart
-from engine.runner.noise import noise
+from engine.runner.sampling.noise import noise
 from tests.engine.kernels.sampling_case import CPU, make_logits, make_pair, random_params
 
 SAMPLED = SamplingParams()

@@ -9,9 +9,9 @@ from torch import Tensor
 from engine import SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.runner.launched_step import Sampled
-from engine.runner.sampler import Sampler
+from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
+from engine.runner.sampling.sampler import Sampler
 from engine.scheduler.request import Branch, Request
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 

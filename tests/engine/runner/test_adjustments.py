@@ -13,8 +13,8 @@ from engine import InvalidInput, SamplingParams
 from engine.decoding.constraints import Grammars, Matcher
 from engine.decoding.detokenizer import ByteLevelVocabulary
 from engine.decoding.token_rules import MOST_BANNED, banned_sequences, token_rules
-from engine.runner.adjustments import ruled_out
-from engine.runner.sampler import Sampler
+from engine.runner.sampling.adjustments import ruled_out
+from engine.runner.sampling.sampler import Sampler
 from engine.scheduler.request import Branch
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 from tests.engine.kernels.sampling_case import CPU, make_branch, make_logits
@@ -210,13 +210,13 @@ def test_a_grammar_that_allows_less_than_top_k_needs_no_sort(
         return found
 
     with monkeypatch.context() as sorting:
-        sorting.setattr("engine.runner.drawing.CANDIDATES", VOCABULARY)
+        sorting.setattr("engine.runner.sampling.drawing.CANDIDATES", VOCABULARY)
         sorting.setattr(torch.Tensor, "topk", lambda *_: pytest.fail("not among the highest alone"))
         if "top_k" not in limits:
             expected = said()
         else:
             expected = None
-    monkeypatch.setattr("engine.runner.drawing._descending", lambda *_: pytest.fail("all are sorted"))
+    monkeypatch.setattr("engine.runner.sampling.drawing._descending", lambda *_: pytest.fail("all are sorted"))
     found = said()
     assert expected is None or found == expected
     allowed = reference_of(branches[0].request.params).allowed([], VOCABULARY)

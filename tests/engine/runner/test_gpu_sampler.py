@@ -8,9 +8,9 @@ import torch
 from engine import SamplingParams
 from engine.kernels.sampling import WORDS
 from engine.runner import launched_step
-from engine.runner.drawing import LOWEST_TEMPERATURE
-from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.runner.launched_step import Sampled, apart
+from engine.runner.sampling.drawing import LOWEST_TEMPERATURE
+from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from tests.engine.kernels.sampling_case import make_branch
 
 

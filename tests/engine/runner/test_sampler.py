@@ -22,9 +22,9 @@ from engine import Engine, EngineConfig, SamplingParams, Submission, measure
 from engine.config.specs import InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.runner.drawing import CANDIDATES
-from engine.runner.noise import noise
-from engine.runner.sampler import Sampler
+from engine.runner.sampling.drawing import CANDIDATES
+from engine.runner.sampling.noise import noise
+from engine.runner.sampling.sampler import Sampler
 from engine.scheduler.request import Branch, Request
 from tests.engine.conftest import SMALL
 from tests.engine.decoding.tokenizer_kinds import tokenizer
@@ -64,7 +64,9 @@ def reference(logits: Tensor, params: SamplingParams, tokens: list[int]) -> Tens
 def drawn(logits: Tensor, params: SamplingParams, tokens: list[int], uniforms: Tensor, monkeypatch: Any) -> Tensor:
     """The tokens that rows of the same logits give for these uniform numbers."""
     numbers = iter(uniforms.tolist())
-    monkeypatch.setattr("engine.runner.sampler.noise", lambda seeds, *_: np.array([next(numbers) for _ in seeds]))
+    monkeypatch.setattr(
+        "engine.runner.sampling.sampler.noise", lambda seeds, *_: np.array([next(numbers) for _ in seeds])
+    )
     sampler = Sampler(1, logits.shape[-1], CPU)
     rows = [branch(params, tokens) for _ in uniforms]
     sampler.begin(rows[0])

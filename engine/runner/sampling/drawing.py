@@ -1,4 +1,4 @@
-"""A token a row from its logits, its noise and its limits, by the rule of `engine.runner.sampler`."""
+"""A token a row from its logits, its noise and its limits, by the rule of `engine.runner.sampling.sampler`."""
 
 import math
 from collections.abc import Sequence

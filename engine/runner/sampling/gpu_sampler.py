@@ -1,4 +1,4 @@
-"""The sampler of a GPU: the rule of `engine.runner.sampler` by kernels, so that the host never waits."""
+"""The sampler of a GPU: the rule of `engine.runner.sampling.sampler` by kernels, so that the host never waits."""
 
 import struct
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from torch import Tensor
 
 from engine.decoding.constraints.masks import Masks
 from engine.kernels.sampling import WORDS, sample
-from engine.runner.adjustments import masks_of
-from engine.runner.drawing import LOWEST_TEMPERATURE
 from engine.runner.launched_step import Masked, Sampled, apart, to_device
-from engine.runner.sampler import SlotSampler, likeliest, with_alternatives
+from engine.runner.sampling.adjustments import masks_of
+from engine.runner.sampling.drawing import LOWEST_TEMPERATURE
+from engine.runner.sampling.sampler import SlotSampler, likeliest, with_alternatives
 from engine.scheduler.request import Branch
 
 

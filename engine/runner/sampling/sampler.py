@@ -1,12 +1,11 @@
 """From logits to tokens, for a whole batch at once.
 
 Order of transforms as in vLLM, and in transformers where it has them: the grammar's mask, banned words, ends before
-min_tokens, bias (`engine.runner.adjustments`); repetition, frequency and presence penalty; temperature, top-k, top-p,
-min-p. Top-k keeps what is as
-high as the k-th highest, top-p what has less than its share of the weight above it, min-p what weighs at least its part
-of the highest. The token is the one, in vocabulary order, at which the running sum of the kept weights passes the
-noise's share of their total: the same on every device, rounding aside. The noise of a token is one uniform number that
-is a function of (seed, branch, position), so batch mates and preemption change nothing.
+min_tokens, bias (`adjustments`); repetition, frequency and presence penalty; temperature, top-k, top-p, min-p. Top-k
+keeps what is as high as the k-th highest, top-p what has less than its share of the weight above it, min-p what
+weighs at least its part of the highest. The token is the one, in vocabulary order, at which the running sum of the
+kept weights passes the noise's share of their total: the same on every device, rounding aside. The noise of a token
+is one uniform number that is a function of (seed, branch, position), so batch mates and preemption change nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +20,10 @@ from torch.nn.functional import cross_entropy
 from engine.decoding.constraints.masks import Masks
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.sampling import among_allowed
-from engine.runner.adjustments import Adjustments, masks_of, penalize
-from engine.runner.drawing import draw, draw_among_all, is_limited
 from engine.runner.launched_step import Masked, Sampled, to_device
-from engine.runner.noise import noise
+from engine.runner.sampling.adjustments import Adjustments, masks_of, penalize
+from engine.runner.sampling.drawing import draw, draw_among_all, is_limited
+from engine.runner.sampling.noise import noise
 from engine.scheduler.request import Branch
 
 Greedy = Callable[[], tuple[Tensor, Tensor]]  # tokens and log-probabilities `[rows]`, int64 and float32
