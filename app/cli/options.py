@@ -189,7 +189,7 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
 
 def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
     names = ", ".join(card.name for card in list_workloads())
-    said = f"one of {names}, or a .toml, .txt, .jsonl or ShareGPT .json file"
+    said = f"one of {names}, or a .toml, .txt, .jsonl (Mooncake's too) or ShareGPT .json file"
     said += f" (default: {default})" if default else ""
     to.add_argument("--workload", metavar="NAME|FILE", default=default, help=said)
     to.add_argument("--count", type=whole, metavar="N", help="so many requests of the workload")

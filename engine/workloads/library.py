@@ -8,6 +8,7 @@ import resources
 from engine.config.checks import InvalidInput, whole
 from engine.config.specs import Prompt, SamplingParams
 from engine.workloads.distributions import Times
+from engine.workloads.mooncake import is_mooncake, read_mooncake
 from engine.workloads.prompt_files import PromptFile, first_character, read_jsonl, read_sharegpt, read_text
 from engine.workloads.recipes import MOST_REQUESTS, MOST_SEED, changed, cook, read_recipe
 from engine.workloads.templates import expand_template
@@ -121,7 +122,13 @@ def read_prompts(
     counter = counter_for(model_folder)
     if kind == ".json":
         return read_sharegpt(path, counter, params, chat).arrivals
-    return (read_text if kind == ".txt" else read_jsonl)(path, counter, params, chat).arrivals
+    return _read_lines(path, kind, counter, params, chat).arrivals
+
+
+def _read_lines(path: Path, kind: str, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
+    if kind != ".txt" and is_mooncake(path):
+        return read_mooncake(path, counter, params)
+    return (read_text if kind == ".txt" else read_jsonl)(path, counter, params, chat)
 
 
 def _read_prompts(
@@ -133,7 +140,7 @@ def _read_prompts(
     if path.suffix == ".json":
         found = read_sharegpt(path, counter, params, chat, count, seed)
     else:
-        found = (read_text if path.suffix == ".txt" else read_jsonl)(path, counter, params, chat)
+        found = _read_lines(path, path.suffix, counter, params, chat)
     if count is not None:
         prompts = found.arrivals
         found = replace(found, arrivals=tuple(prompts[i % len(prompts)] for i in range(count)))

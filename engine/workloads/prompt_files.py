@@ -33,7 +33,7 @@ class PromptFile:
     dropped: str = ""
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not empty. Raises InvalidInput."""
     for at, line in enumerate(_read(path).splitlines(), 1):
         if len(line) > LONGEST_LINE:
@@ -55,7 +55,7 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(f"cannot read the prompt file {path}: {error.strerror}; check the path") from error
 
 
-def _json(written: str) -> Any:
+def json_of(written: str) -> Any:
     """What is written. Raises ValueError, also for texts with half a character, which no tokenizer takes."""
     value = parse_json(written)
     if "\\u" in written:
@@ -89,7 +89,7 @@ def read_text(path: Path, counter: TokenCounter, params: SamplingParams, chat: b
 def _arrivals(path: Path, counter: TokenCounter, read: Callable[[str], Arrival], write: str) -> tuple[Arrival, ...]:
     """What `read` makes of each line. Raises InvalidInput with the line that is wrong, or `write` as the remedy."""
     arrivals = []
-    for at, line in _lines(path):
+    for at, line in numbered_lines(path):
         where = f"{path}, line {at}"
         try:
             arrival = read(line)
@@ -128,7 +128,7 @@ def read_jsonl(path: Path, counter: TokenCounter, params: SamplingParams, chat: 
     def read(line: str) -> Arrival:
         nonlocal timed
         try:
-            entry = _json(line)
+            entry = json_of(line)
         except ValueError as error:
             raise InvalidInput(f"not JSON: {error}; write one object a line") from error
         if not isinstance(entry, dict):
@@ -186,7 +186,7 @@ def read_sharegpt(
     """
     content = _read(path)
     try:
-        entries = _json(content.decode())
+        entries = json_of(content.decode())
     except ValueError as error:
         raise InvalidInput(f"{path}: not JSON: {error}; give ShareGPT's JSON, or JSON lines as .jsonl") from error
     if not isinstance(entries, list):

@@ -74,16 +74,11 @@ async def events(response: httpx2.Response) -> AsyncIterator[Json | None]:
         if len(rest) > LONGEST_LINE:
             raise ServerFailed(f"the server sent an event of more than {LONGEST_LINE:,} bytes")
         for line in lines:
-            found = _event(line)
-            if found is not False:
-                yield found
+            if line.startswith(b"data:"):
+                yield _event(line[5:].strip())
 
 
-def _event(line: bytes) -> Json | bool | None:
-    """One line: an event, None for the end, False for what says nothing."""
-    if not line.startswith(b"data:"):
-        return False
-    data = line[5:].strip()
+def _event(data: bytes) -> Json | None:
     if data == b"[DONE]":
         return None
     try:
