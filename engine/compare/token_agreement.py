@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.scheduler import Emission
-from engine.trace.records import FinishReason, Step
+from engine.trace.records import FinishReason, Header, Step
 from engine.trace.requests import RequestView, SampleView
 from engine.trace.trace import Trace
 
@@ -120,11 +120,15 @@ def agreement(first: Trace, other: Trace) -> Agreement:
 def agreements(traces: Sequence[Trace | None]) -> tuple[Agreement | None, ...]:
     """Every lane against the first that was played; None for that one, for lanes that were not, and for servers whose
     token ids are not known."""
-    known = [None if trace is None or trace.header.outside else trace for trace in traces]
+    known = [None if trace is None or _outside(trace) else trace for trace in traces]
     first = next((trace for trace in known if trace is not None), None)
     return tuple(
         None if first is None or trace is None or trace is first else agreement(first, trace) for trace in known
     )
+
+
+def _outside(trace: Trace) -> bool:
+    return any(isinstance(record, Header) and bool(record.outside) for record in trace.records[:1])
 
 
 def _in_order(trace: Trace) -> list[RequestView]:

@@ -31,7 +31,8 @@ def read_mooncake(path: Path, counter: TokenCounter, params: SamplingParams) -> 
     """An object a line: timestamp (ms), input_length, output_length, hash_ids. A prompt is token ids that follow from
     its hashes, so that prompts share what blocks they shared. What does not fit the model's context is left out. Raises
     InvalidInput with the line and key."""
-    arrivals, long, first = [], 0, 0
+    arrivals: list[Arrival] = []
+    long = first = 0
     for at, line in numbered_lines(path):
         try:
             entry = json_of(line)

@@ -27,7 +27,7 @@ NAMES = re.compile(
 NOT_OURS = {
     "settings_language": "each language in its own words",
     "settings_stream_font": "fonts",
-    "settings_folder|server_url": "paths and addresses",
+    "settings_folder|(server|lane)_url": "paths and addresses",
     "model_source|models_(title|place|copy)": "models",
     r"chat_example_\d": "prompts for the demo model, which speaks English",
     "race_workload|compare_about": "the engine's workloads, and what they ask",
