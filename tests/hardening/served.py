@@ -55,10 +55,13 @@ def _server() -> tuple[Any, asyncio.Runner]:
     from engine.serving.app import Gates, make_app
     from engine.serving.service import Service
     from engine.serving.settings import ServingSettings
+    from engine.serving.watch import Hub
 
     engine = Engine(ModelSpec("demo"), EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20), threads=1)
     settings = ServingSettings(queue=24)
-    return make_app(Service(engine, "demo", settings), Gates(settings)), asyncio.Runner()
+    gates = Gates(settings)
+    hub = Hub(engine.trace, gates.control(), settings.share_text)
+    return make_app(Service(engine, "demo", settings), gates, hub, settings), asyncio.Runner()
 
 
 def answer_body(path: Path) -> None:

@@ -40,7 +40,7 @@ def tensors(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 def convert(folder: Path, half: bool) -> str:
     """A Llama as transformers saves it, as a GGUF file without a vocabulary."""
-    import gguf  # type: ignore[import-not-found]
+    import gguf
 
     config = json.loads((folder / "config.json").read_text())
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]

@@ -15,9 +15,13 @@ import weakref
 from collections.abc import Sequence
 from ctypes import CDLL, c_int, c_size_t, c_void_p, get_errno
 
-import psutil
 import torch
 from torch import Tensor
+
+try:
+    import psutil
+except ImportError:  # a rented machine with a GPU may do without
+    psutil = None
 
 CHUNK = 64 << 20  # bytes; what nobody touches of one takes no memory
 LINE = 64  # bytes; where a tensor begins
@@ -70,7 +74,8 @@ class Populating(threading.Thread):
 
     def run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):  # no such call, page size or policy here
-            if psutil.virtual_memory().available < SPARE * sum(x.untyped_storage().nbytes() for x in self._held()):
+            size = sum(tensor.untyped_storage().nbytes() for tensor in self._held())
+            if psutil is None or psutil.virtual_memory().available < SPARE * size:
                 return
             os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
             advise = CDLL(None, use_errno=True).madvise  # mmap's own holds Python's lock meanwhile
@@ -82,8 +87,8 @@ class Populating(threading.Thread):
                     first = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
                     begin, end = first // PAGE * PAGE + done, tensor.data_ptr() + tensor.untyped_storage().nbytes()
                     if begin < end and not self._stopped:
-                        left, size = True, min(begin + PAGE, end) - max(begin, first)
-                        if advise(max(begin, first), size, POPULATE_WRITE):
+                        left, at = True, max(begin, first)
+                        if advise(at, min(begin + PAGE, end) - at, POPULATE_WRITE):
                             raise OSError(get_errno(), "madvise")
                 done += PAGE
 

@@ -127,7 +127,7 @@ def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["foo"], "batchscope: there is no command 'foo'; commands are run, serve, key, compare, "),
+        (["foo"], "batchscope: there is no command 'foo'; commands are run, serve, key, fleet, "),
         (["run", "--bogus"], "batchscope: unrecognized arguments: --bogus; see batchscope --help"),
         (["replay"], "batchscope: the following arguments are required: RUN; see batchscope replay --help"),
     ],
