@@ -249,6 +249,7 @@ class ChatPage(Page):
     def _on_edited(self, place: int, turn: Turn, text: str) -> None:
         if (branches := self.branches) is not None:
             self._ask(lambda: branches.say_otherwise(place, turn, text, self.composer.columns[place]))
+            self.composer.edit.setFocus()
 
     def _on_again(self, place: int, turn: Turn) -> None:
         if (branches := self.branches) is not None and self._session.ready:

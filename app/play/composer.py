@@ -332,10 +332,12 @@ class Composer(QFrame):
     def _on_theme(self) -> None:
         """At twice the size there is no room for another word on a projector."""
         self.compress.setText(tr("Compress …") if theme.zoom() < LARGE else "✂")
+        self._on_send_key()
 
     def _on_send_key(self) -> None:
         self.prompt.enter_sends = SEND_KEY.value == "enter"
-        self.send_button.setText(tr("Send   ⏎") if self.prompt.enter_sends else tr("Send   Ctrl ⏎"))
+        keyed = tr("Send   ⏎") if self.prompt.enter_sends else tr("Send   Ctrl ⏎")
+        self.send_button.setText(keyed if theme.zoom() < LARGE else tr("Send"))
 
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)

@@ -247,8 +247,12 @@ class RunsPage(Page):
         self.body.setCurrentIndex(place)
 
     def _on_title(self, path: Path, title: str) -> None:
+        focused = self.window().focusWidget()
+        typed = focused is not None and self.table.isAncestorOf(focused)
         new = self.changes.rename(path, title)
         self.choose(new)
+        if typed:  # the field is gone with the old rows, and the next control in the window would have the focus
+            self.table.setFocus()
 
     def _on_compare(self) -> None:
         if self.compare_action.isEnabled():

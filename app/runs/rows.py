@@ -236,5 +236,5 @@ class RunCells(Cells[Entry]):
         return field
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
-        high = editor.sizeHint().height()
+        high = max(editor.sizeHint().height(), option.rect.height() - theme.px(12))  # over both lines
         editor.setGeometry(option.rect.x(), option.rect.center().y() - high // 2, option.rect.width(), high)

@@ -71,9 +71,12 @@ class Bubble(QWidget):
 
     def end(self) -> None:
         """As it was."""
-        page = self._pages.widget(1)
+        page, turn = self._pages.widget(1), self.parentWidget()
         if page is not None:
             self.edit = None
+            focused = self.window().focusWidget()
+            if turn is not None and focused is not None and page.isAncestorOf(focused):
+                turn.setFocus()  # before Qt gives it to whatever comes next in the window
             self._pages.setCurrentIndex(0)
             self._pages.removeWidget(page)
             page.deleteLater()

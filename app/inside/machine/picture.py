@@ -109,7 +109,7 @@ class MachinePicture(Chart):
         top = self.readings.top(reading)
         self._line(painter, cell, top)
         lines = plot.height() / self.tiny.height
-        for share in (0.0, 0.5, 1.0) if lines > 3.5 else (0.0, 1.0) if lines > 1.7 else (1.0,):
+        for share in (0.0, 0.5, 1.0) if lines > 3.5 else (0.0, 1.0) if lines > 1.7 else (1.0,) if lines > 0.8 else ():
             y = plot.bottom() - share * (plot.height() - self.tiny.cap)
             self.tiny.say(painter, room.right(), y, reading.words(share * top) if share else "0", t.faint, before=1)
         if not self.following and self.begin <= self.moment <= self.end:

@@ -56,6 +56,7 @@ class ModelPanel(QWidget):
         self.setObjectName("model_panel")
         self._session = session
         self._header: Header | None = None
+        self._left: QWidget | None = None  # what had the focus when a load began
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
         items = [(model_words(source), source) for source in SHIPPED]
@@ -230,7 +231,12 @@ class ModelPanel(QWidget):
     def _on_state(self, state: SessionState) -> None:
         loading = state is SessionState.LOADING
         chosen = (field.control for field in self.form.fields.values())
-        for widget in (self.source, self.path, self.browse, self.open, self.server, *chosen):
+        choosing = self.source, self.path, self.browse, self.open, self.server, *chosen
+        focused = self.window().focusWidget()
+        if loading and focused is not None and any(w is focused or w.isAncestorOf(focused) for w in choosing):
+            self._left = focused
+            self.load.setFocus()  # where Cancel is; else Qt gives it to whatever comes next in the window
+        for widget in choosing:
             widget.setEnabled(not loading)
         self.load.setEnabled(not engine_missing() or self.serves)
         self.progress.setVisible(loading)
@@ -253,8 +259,12 @@ class ModelPanel(QWidget):
 
     def _on_failed(self, message: str) -> None:
         self.error.say(sentence(message) or ("" if self.serves else CANCELLED), "error" if message else "note")
+        if self._left is not None and self.window().focusWidget() is self.load:
+            self._left.setFocus()  # to mend what was typed
+        self._left = None
 
     def _on_loaded(self, card: ModelCard) -> None:
+        self._left = None
         if (server := self._session.server) is not None:
             self.show_server(server)
             self.say_link()

@@ -158,6 +158,7 @@ def test_an_edited_prompt_is_a_variant_and_the_arrows_go_between_them(qtbot: QtB
     bubble.edit.setPlainText("Tell me a story about a whale.")
     QTest.keyClick(bubble.edit, Qt.Key.Key_Return)
     over(qtbot, page)
+    assert page.focusWidget() is page.composer.edit
     asked, answer = path(page)
     assert asked.text == "Tell me a story about a whale."
     assert answer.text != before[1].text
@@ -182,6 +183,7 @@ def test_esc_ends_an_edit_and_stops_an_answer(qtbot: QtBot, page: ChatPage) -> N
     view(page, path(page)[0]).begin_edit()
     assert page.give_up()
     assert page.columns.views[0].editing is None
+    assert page.focusWidget() is page.composer.edit
     assert not page.give_up()
 
 

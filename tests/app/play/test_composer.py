@@ -8,6 +8,7 @@ from app.play.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
 from app.play.prompts import guessed
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
+from app.ui import theme
 from app.window.main_window import MainWindow
 from engine import SamplingParams, Submission
 from engine.workloads import Arrival, counter_for
@@ -246,3 +247,11 @@ def test_a_compressed_prompt_is_written_and_undo_brings_the_other_back(qtbot: Qt
     composer.use(turns)
     assert [s.prompt for s in composer.draft().submissions(SamplingParams())] == [turns]
     assert composer.prompt.toPlainText() == "fox"
+
+
+def test_at_twice_the_size_the_buttons_leave_room_for_longer_languages(window: MainWindow) -> None:
+    button = window.page.composer.send_button
+    assert button.text() == "Send   Ctrl ⏎"
+    theme.set_zoom(2.0)
+    assert button.text() == "Send"
+    assert window.page.composer.minimumSizeHint().width() < 1280 - 100

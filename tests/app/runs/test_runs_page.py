@@ -118,6 +118,7 @@ def test_a_title_is_given_in_place_and_taken_back(qtbot: QtBot, page: RunsPage, 
     qtbot.waitUntil(lambda: not before.exists(), timeout=WAIT)
     assert before.with_name("held rows.bsrun").exists()
     assert [entry.title for entry in page.chosen] == ["held rows"]
+    assert window.focusWidget() is page.table
     assert window.undo.actions[0].text() == "Undo: renamed run “static”"
     window.undo.actions[0].trigger()
     assert before.exists()

@@ -1,11 +1,13 @@
 """The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QStandardItemModel
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 import resources
-from app.play.setup.model import ModelPanel
+from app.play.setup.model import SERVER, ModelPanel
 from app.session.session import Session
 from app.window.main_window import MainWindow
 from engine import ModelSpec, Parallel
@@ -60,6 +62,16 @@ def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: Qt
     assert set(offered()) == set(SCHEMES)
     panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
     qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_the_focus_comes_back_to_an_address_where_no_server_is(qtbot: QtBot, window: MainWindow) -> None:
+    panel = window.page.model
+    panel.source.set_value(SERVER)
+    panel.server.url.setText("127.0.0.1:1")
+    panel.server.url.setFocus()
+    QTest.keyClick(panel.server.url, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: "127.0.0.1:1" in panel.error.text(), timeout=WAIT)
+    assert window.focusWidget() is panel.server.url
 
 
 def test_the_panel_leads_to_all_models(qtbot: QtBot, window: MainWindow) -> None:
