@@ -37,7 +37,7 @@ NOT_OURS = {
     "qt_.*|Scroll(Left|Right)Button": "Qt's own, in Qt's own catalogs",
 }
 """Widgets by their names, and what stands in them."""
-SCENE = re.compile(rf"^{accented('Scene')} \d+: .*")  # a scene's own title is what it is about
+SCENE = re.compile(rf"^({accented('Scene')} \d+|{accented('Show me')}): .*")  # a scene's own title is what it is about
 
 
 @pytest.fixture(scope="module")

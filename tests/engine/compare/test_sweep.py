@@ -151,7 +151,8 @@ def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(demo: Engine) -> 
             cancelled.set()
 
     lanes = parse_lanes("continuous:model=/no/model,continuous")
-    found = Sweep(WORKLOAD, lanes, sizes=[1, 2, 4]).play(Lender(demo), tell, cancelled)
+    long = demo_workload(2, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True))
+    found = Sweep(long, lanes, sizes=[1, 2, 4]).play(Lender(demo), tell, cancelled)
     assert [e.error for e in told if isinstance(e, LaneFailed)] == ["no such model /no/model"] * 3
     assert [o.error != "" for o in found.outcomes] == [True, True, True, False]
     assert found.cancelled
