@@ -29,10 +29,11 @@ def one_of(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def whole(name: str, value: Any, low: int = 1, high: int | None = None, rule: str = "") -> int:
-    """`value` where it is a whole number in [low, high]."""
+    """`value` where it is a whole number in [low, high], of 64 bits at most."""
     limits = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
     ok = isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high)
     check(ok, name, value, rule or f"must be a whole number {limits}")
+    check(abs(value) < 1 << 63, name, value, "must fit in 64 bits, as runs keep it")
     return int(value)
 
 

@@ -192,7 +192,7 @@ def test_tokens_are_counted_and_read_as_the_engine_does(http: Any, engine: Engin
 def test_without_a_limit_an_answer_may_fill_the_context(http: Any, engine: EngineProcess) -> None:
     long = [{"role": "user", "content": "fox " * 900}]
     body = {"model": "demo", "messages": long, "temperature": 0, "ignore_eos": True}
-    for limit in ({}, {"max_tokens": 10**400}):
+    for limit in ({}, {"max_tokens": 2**62}):
         answer = http.post("/v1/chat/completions", json=body | limit).json()
         assert answer["choices"][0]["finish_reason"] == "length"
         assert answer["usage"]["total_tokens"] == 1024
@@ -204,6 +204,7 @@ def test_without_a_limit_an_answer_may_fill_the_context(http: Any, engine: Engin
         ({"model": "gpt-9"}, openai.NotFoundError, "'gpt-9' is not served here; 'demo' is"),
         ({"temperature": -1}, openai.BadRequestError, "temperature=-1.0: must be between 0"),
         ({"max_tokens": 0}, openai.BadRequestError, "max_tokens=0"),
+        ({"seed": 2**63}, openai.BadRequestError, "must fit in 64 bits"),
         ({"messages": []}, openai.BadRequestError, "messages: "),
         ({"messages": [{"role": "user", "content": " "}]}, openai.BadRequestError, "no message of the user"),
         (

@@ -112,7 +112,7 @@ def test_a_request_is_a_span_in_the_clients_trace_with_its_parts(engine: EngineP
             seed=3,
             n=2,
             stop=["zebra"],
-            extra_body={"ignore_eos": True, "top_k": 2**70},
+            extra_body={"ignore_eos": True, "top_k": 2**62},
             extra_headers=header,
         )
         with pytest.raises(Exception, match="max_tokens"):
@@ -141,6 +141,7 @@ def test_a_request_is_a_span_in_the_clients_trace_with_its_parts(engine: EngineP
         "gen_ai.request.max_tokens": 12,
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.top_p": 1.0,
+        "gen_ai.request.top_k": 2**62,
         "gen_ai.request.seed": 3,
         "gen_ai.request.choice.count": 2,
         "gen_ai.request.frequency_penalty": 0.0,
