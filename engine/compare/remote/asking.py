@@ -75,10 +75,11 @@ async def events(response: httpx2.Response) -> AsyncIterator[Json | None]:
             raise ServerFailed(f"the server sent an event of more than {LONGEST_LINE:,} bytes")
         for line in lines:
             if line.startswith(b"data:"):
-                yield _event(line[5:].strip())
+                yield event_of(line[5:].strip())
 
 
-def _event(data: bytes) -> Json | None:
+def event_of(data: bytes) -> Json | None:
+    """What follows `data:`, None for `[DONE]`. Raises ServerFailed at what is none."""
     if data == b"[DONE]":
         return None
     try:

@@ -131,6 +131,7 @@ class Play:
                     if not 0 <= index < len(samples):
                         raise ServerFailed(f"the server sent a sample {index} that was not asked for")
                     self._piece(request, index, samples[index], text, finish, now)
+        done = done or "done" in able.lacks
         if not done or any(sample.finish is None for sample in samples):
             missing = "a finish reason" if done else "[DONE]"
             raise ServerFailed(f"the answer ended without {missing}: it is not whole")
