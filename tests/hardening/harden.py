@@ -2,9 +2,9 @@
 it: `make harden`, or `python -m tests.hardening.harden`.
 
 With a broken input, a defect is a traceback, a wait of over five seconds (more where models are loaded and panels
-drawn), growth of over 500 MB, a write or a process elsewhere, or the death of the reader. Kills (of engines, writers and
-servers, and of a fleet's replicas) and the soaks (an engine's, and a server's by requests) say themselves what they ask
-for. Each defect is printed with the number that makes it again.
+drawn), growth of over 500 MB, a write or a process elsewhere, or the death of the reader. Kills (of engines, writers
+and servers, and of a fleet's replicas) and the soaks (an engine's, and a server's by requests) say themselves what they
+ask for. Each defect is printed with the number that makes it again.
 """
 
 import argparse

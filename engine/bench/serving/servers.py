@@ -119,9 +119,8 @@ def _words(room: Room) -> str:
     return "float32, " + ("1 thread that computes" if room.threads == 1 else f"{room.threads} threads that compute")
 
 
-OURS = Kind(
-    "Batchscope", ("starlette", "uvicorn", "pydantic", "jwt", "prometheus_client"), "'batchscope[serve]'", _ours
-)
+NEEDED = "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "jwt", "prometheus_client", "websockets"
+OURS = Kind("Batchscope", NEEDED, "'batchscope[serve]'", _ours)
 TRANSFORMERS = Kind(
     "transformers serve", ("fastapi", "uvicorn", "openai", "rich"), "'transformers[serving]'", _transformers
 )

@@ -17,7 +17,7 @@ from engine.compare.remote.probe import ABILITIES, probe
 from engine.config.specs import EngineConfig
 from engine.trace import FinishReason, Notice, RequestView, Slo, Trace
 from engine.workloads import Arrival, demo_workload
-from tests.engine.compare.remote.breaking import DONE, USAGE, WHOLE, answering, event
+from tests.engine.compare.remote.breaking import DONE, WHOLE, answering, event
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 SHORT = demo_workload(4, GREEDY)
