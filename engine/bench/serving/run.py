@@ -20,7 +20,7 @@ def run(rounds: int, threads: int | None, soak: int | None, json_output: bool, s
 
     used = threads or max(1, usable_cores() - 1)  # HTTP has a core for itself
     servers = beside.race(rounds, used, say)
-    cost = http_cost.measure(rounds, used, say)
+    cost = http_cost.measure(rounds, threads, say)
     left = disconnects.leave(soak, say=say) if soak else None
     if json_output:
         machine = asdict(describe(used))
