@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from engine.compare.remote.asking import Json, body, error_words, headers, pieces, status_words, tokens_of
+from engine.compare.remote.asking import CLOSED, Json, body, error_words, headers, pieces, status_words, tokens_of
 from engine.compare.remote.server import Server
 from engine.config.checks import InvalidInput
 from engine.config.specs import SamplingParams
@@ -157,7 +157,7 @@ class _Asked:
             raise LoadCancelled("asking the server was cancelled")
         try:
             return self._once(method, path, given)
-        except httpx2.RemoteProtocolError:  # it had closed the connection that it was to be asked by
+        except CLOSED:
             return self._once(method, path, given)
 
     def _once(self, method: str, path: str, given: Json | None) -> tuple[int, bytes]:

@@ -17,7 +17,7 @@ from engine.compare.remote.probe import ABILITIES, probe
 from engine.config.specs import EngineConfig
 from engine.trace import FinishReason, Notice, RequestView, Slo, Trace
 from engine.workloads import Arrival, demo_workload
-from tests.engine.compare.remote.breaking import DONE, WHOLE, answering, event
+from tests.engine.compare.remote.breaking import DONE, USAGE, WHOLE, answering, event
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 SHORT = demo_workload(4, GREEDY)
@@ -159,6 +159,15 @@ def test_without_usage_pieces_are_counted_and_that_is_said() -> None:
             player.close()
     assert measure(trace).output_tokens == 3
     assert any(ABILITIES["usage"] in words for words in trace.header.lacks)
+
+
+def test_where_done_is_never_said_the_finish_reason_is_enough_and_that_is_said() -> None:
+    whole = event("a") + event("", '"length"', USAGE)
+    for last, reason in ((whole, FinishReason.LENGTH), (event("a"), FinishReason.ERROR)):
+        with answering(*[whole] * 7, last) as server:
+            trace = played(server, Workload.at_once("one", ["Once"], GREEDY))
+        assert [view.reason for view in views(trace)] == [reason]
+        assert any(ABILITIES["done"] in words for words in trace.header.lacks)
 
 
 # What cannot be begun.
