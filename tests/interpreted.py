@@ -17,8 +17,8 @@ OPTIONS = ["-p", "no:cacheprovider", "-p", "tests.quick_interpreter", "-W", "ign
 
 
 def check_interpreted(files: Iterable[Path], *, overflow: bool) -> None:
-    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run. `overflow`: an
-    integer operation that needs more bits than it has fails."""
+    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run. `overflow`:
+    an integer operation that needs more bits than it has fails."""
     if fault := interpreter_fault():
         pytest.skip(fault)
     run = subprocess.run(

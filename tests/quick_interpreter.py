@@ -1,7 +1,7 @@
 """A plugin for pytest that makes Triton's interpreter quicker where it alone runs.
 
-The language is patched once, not again at each launch and each call of a device function (1.5 ms each), which Triton does
-for kernels that compile in between. With NO_OVERFLOW_CHECKS set, integer operations are not done again in 64 bits.
+The language is patched once, not again at each launch and each call of a device function (1.5 ms each), which Triton
+does for kernels that compile in between. With NO_OVERFLOW_CHECKS set, integer operations are not done again in 64 bits.
 """
 
 import os
