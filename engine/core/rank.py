@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -14,10 +15,12 @@ from pathlib import Path
 import torch
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.core.setup.roof import measure_roof
 from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, load_part
 from engine.parallel.board import Board
-from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.interconnect import measure_interconnect
+from engine.parallel.link import CAPTURE, HOST, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
 from engine.parallel.ranks import Place
 from engine.parallel.wire import Receiver
 from engine.runner import make_runner
@@ -64,7 +67,8 @@ class Rank:
         self._group = self._model.group
         self._runner: Runner | None = None
         self._step = 0
-        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
+        model = self._model
+        link.tell(TOLD, weight_bytes=model.held_bytes, device=str(model.device), layer_kv=model.layer_kv)
 
     @staticmethod
     def _way(order: dict[str, str]) -> tuple[str, Path]:
@@ -93,5 +97,14 @@ class Rank:
             elif letter == HOST and self._runner is not None:
                 self._runner.keep_host_blocks(int(data))
                 self._link.tell(TOLD)
+            elif letter == MEASURE:
+                self._measure(**json.loads(data))
             elif letter == QUIT:
                 return
+
+    def _measure(self, what: str, **how: int) -> None:
+        if what == "interconnect":
+            measure_interconnect(self._group, self._model.dtype)
+            return
+        with contextlib.suppress(MemoryError, RuntimeError):  # no room for it: rank 0 finds that too
+            measure_roof(self._model.device, self._model.dtype, **how)
