@@ -10,22 +10,20 @@ from engine.trace.records import Interconnect
 
 MESSAGES = tuple(4096 << 2 * i for i in range(6))  # bytes, up to 4 MiB
 WIDTH = 1024  # values of a row
-ROUNDS, MOST = 3, 2 << 20  # the fastest of so many, each of calls that send about as many bytes
+CALLS, MOST = 32, 4 << 20  # of each size so many, or what sends so many bytes
 
 
 def measure_interconnect(group: Group, dtype: torch.dtype) -> Interconnect:
-    """All ranks call it at once: they sum messages of each size as they sum what layers computed, and a rate is the
-    bytes that one rank hands over by the seconds until it has the sum. Fails as calls of the group do."""
+    """All ranks call it at once: they sum messages of each size as they sum what layers computed. A rate is the bytes
+    that a rank hands over by the seconds until it has the sum, of the quickest call: whoever comes last waits for
+    nobody. Fails as calls of the group do."""
     begun, rates = time.perf_counter(), []
     for size in MESSAGES:
-        x = torch.zeros(size // (WIDTH * dtype.itemsize), WIDTH, dtype=dtype)
-        calls, fastest = min(max(MOST // size, 2), 16), math.inf
-        for _ in range(ROUNDS):
-            group.sum(x)  # until then they come one after another
+        x, fastest = torch.zeros(size // (WIDTH * dtype.itemsize), WIDTH, dtype=dtype), math.inf
+        for _ in range(1 + min(max(MOST // size, 4), CALLS)):
             since = time.perf_counter()
-            for _ in range(calls):
-                group.sum(x)
-            fastest = min(fastest, (time.perf_counter() - since) / calls)
+            group.sum(x)
+            fastest = min(fastest, time.perf_counter() - since)
         rates.append(size / fastest)
     way = "loopback" if group.name == "gloo" else group.name
     return Interconnect(way, MESSAGES, tuple(rates), time.perf_counter() - begun)

@@ -114,11 +114,11 @@ class RunEvents:
             self._slice(self._gpu, f"step {step.step}", self._at(done - step.device), self._at(done))
 
     def _of_ranks(self, step: Step) -> None:
-        """What each rank of a split model did in the forward. A record tells how long, not when: its slices lie one
-        after another from where forward began."""
+        """What each rank of a split model did from the launch to the end of forward. A record tells how long, not when:
+        its slices lie one after another from the launch on."""
         while len(self._ranks) < len(step.rank_bytes):
             self._ranks.append((self._pid, self._file.thread(self._pid, f"rank {len(self._ranks)}")))
-        begin = step.started + sum(step.seconds.get(name, 0.0) for name in LAUNCH[: LAUNCH.index("forward")])
+        begin = step.started + sum(step.seconds.get(name, 0.0) for name in LAUNCH[: LAUNCH.index("prepare")])
         told = [column.tolist() for column in (step.rank_computing, step.rank_communicating, step.rank_waiting)]
         for track, sent, *seconds in zip(self._ranks, step.rank_bytes.tolist(), *told):
             at = begin

@@ -112,7 +112,7 @@ class Step:
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
 
-    Of a model that is split, `[ranks]`, seconds of the forward by what each rank did: `rank_computing`,
+    Of a model that is split, `[ranks]`, seconds of prepare and forward by what each rank did: `rank_computing`,
     `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
     `rank_bytes` that it sent. Empty where nobody told.
     """

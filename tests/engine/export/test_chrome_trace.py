@@ -149,7 +149,7 @@ def test_each_rank_of_a_split_model_has_a_track_that_sums_up_to_its_records(tmp_
             of_steps = [float(getattr(s, f"rank_{state}")[rank]) for s in told if getattr(s, f"rank_{state}")[rank] > 0]
             assert [e["args"]["step"] for e in slices] == list(range(len(of_steps)))
             assert sum(e["dur"] for e in slices) == pytest.approx(1e6 * sum(of_steps), rel=1e-6)
-        assert own[0]["ts"] == pytest.approx(0.1e6), "where forward began"
+        assert own[0]["ts"] == pytest.approx(0.1e6), "where it was launched"
         assert sum(e["args"].get("bytes", 0) for e in own) == sum(int(s.rank_bytes[rank]) for s in told)
     assert next(e["args"]["sent"] for e in events if e["name"] == "bytes between ranks") == 4000
 
