@@ -9,15 +9,17 @@ import select
 import socket
 import threading
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory.allocator import keep_freed_memory
-from engine.models.loading import LoadedModel, load_part
+from engine.models.loading import LoadedModel, facts_of, load_part
 from engine.parallel.board import Board
 from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.pipeline import Pipeline
 from engine.parallel.ranks import Place
 from engine.parallel.wire import Receiver
 from engine.runner import make_runner
@@ -64,7 +66,8 @@ class Rank:
         self._group = self._model.group
         self._runner: Runner | None = None
         self._step = 0
-        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
+        stage = asdict(facts_of(self._model)) if isinstance(self._group, Pipeline) else None
+        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device), stage=stage)
 
     @staticmethod
     def _way(order: dict[str, str]) -> tuple[str, Path]:
@@ -84,6 +87,8 @@ class Rank:
             elif letter == MAKE:
                 told = json.loads(data)
                 config = EngineConfig(**told["config"])
+                if isinstance(self._group, Pipeline):
+                    self._group.join(told["lane"], self._link.receive_descriptor())
                 self._runner = None
                 gc.collect()
                 self._runner, receive = make_runner(self._model, config, told["blocks"]), Receiver(config.max_running)

@@ -22,6 +22,7 @@ from typing import Any
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.parallel.board import Board, RankTimes
+from engine.parallel.channel import Channel
 from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
 from engine.parallel.wire import Sender
 from engine.scheduler.plan import StepPlan
@@ -79,6 +80,8 @@ class Ranks:
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
         self.devices: tuple[str, ...] = ()
+        self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
+        self._channel: Channel | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self._store = Path(tempfile.mkdtemp(prefix="batchscope-ranks-"))
         self._send: Sender | None = None
@@ -116,12 +119,19 @@ class Ranks:
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
             self.devices += (str(told["device"]),)
+            if told["stage"] is not None:
+                self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)
 
-    def make_runner(self, config: EngineConfig, blocks: int) -> None:
-        """Each makes a runner as rank 0 does, in the place of the one it has."""
-        self._send = Sender(config.max_running)
-        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks}).encode())
+    def make_runner(self, config: EngineConfig, blocks: int, channel: Channel | None = None) -> None:
+        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`."""
+        self._send, self._channel = Sender(config.max_running), channel
+        lane = channel.lane if channel is not None else 0
+        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks, "lane": lane}).encode())
+        if channel is not None:
+            for other in self.others:
+                other.link.send_descriptor(channel.descriptor)
+            channel.handed_on()
         for other in self.others:
             self._answer(other)
 
@@ -147,7 +157,7 @@ class Ranks:
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = self.board.times(step)
+        told = (self._channel or self.board).times(step)
         self.spent += time.perf_counter() - begun
         return told
 
