@@ -81,9 +81,10 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
+            words = split.words if split is not None else ""
             if isinstance(split, Pipeline):
                 settle_stage(module, split.stage)
-            words = split.stage.words if isinstance(split, Pipeline) else split.words if split is not None else ""
+                loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if split.stage.held_as(str(key))]
             refuse_strays(folder, config, module, loading, words)
             if split is not None and (folder / "generation_config.json").is_file():
                 module.generation_config = GenerationConfig.from_pretrained(folder)

@@ -100,6 +100,11 @@ class Pipeline(Ranked):
         self.stage, self.passage = stage, Passage()
         self.micro_batches, self._patience = parallel.micro_batches or stage.ranks, parallel.timeout
 
+    @property
+    def words(self) -> str:
+        """The setting that made it."""
+        return self.stage.words
+
     def open(self, tokens: int, widest: int) -> Channel:
         """On rank 0, for steps of so many tokens, each of which has up to `widest` values."""
         self.channel = Channel(self.board, self.rank, lane_bytes(tokens, widest), self._patience)
