@@ -1,9 +1,11 @@
 """Which layers of a model each stage of a pipeline holds, and the micro-batches that go through them. No torch."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from math import inf
+from operator import add
 
 from engine.config.specs import InvalidInput
 from engine.scheduler.plan import StepPlan
@@ -98,26 +100,35 @@ def stage_of(rank: int, ranks: int, anatomy: Anatomy, sizes: Mapping[str, int]) 
 
 def split(sizes: Sequence[int], parts: int, first: int = 0, last: int = 0) -> list[int]:
     """Where each of so many parts of a row of sizes begins, none empty, and the row's end: the largest part as small as
-    can be, where `first` and `last` are added to the first and the last of them."""
+    can be, and among these the most even, where `first` and `last` are added to the first and the last of them."""
     count = len(sizes)
     totals = [0, *accumulate(sizes)]
-    totals = [total + first for total in totals]
-    totals[0], totals[-1] = 0, totals[-1] + last
-    most = [float(total) for total in totals]  # of the first parts up to each end: as few as parts so far
+
+    def size(begin: int, end: int) -> int:
+        return totals[end] - totals[begin] + first * (begin == 0) + last * (end == count)
+
+    _, most = _divide(count, parts, size, max)
+    bounds, _ = _divide(count, parts, lambda a, b: size(a, b) ** 2 if size(a, b) <= most else inf, add)
+    return bounds
+
+
+def _divide(
+    count: int, parts: int, cost: Callable[[int, int], float], both: Callable[[float, float], float]
+) -> tuple[list[int], float]:
+    """The bounds of the cheapest parts of so many things, and what they cost together."""
+    least = [inf, *(cost(0, end) for end in range(1, count + 1))]  # of the first things up to each end
     begins: list[list[int]] = []
     for part in range(1, parts):
-        least, chosen = [float("inf")] * (count + 1), [0] * (count + 1)
-        for end in range(part + 1, count + 1):
-            for begin in range(part, end):
-                size = max(most[begin], totals[end] - totals[begin])
-                if size < least[end]:
-                    least[end], chosen[end] = size, begin
-        most = least
-        begins.append(chosen)
+        found = [
+            min(((both(least[begin], cost(begin, end)), begin) for begin in range(part, end)), default=(inf, 0))
+            for end in range(count + 1)
+        ]
+        least = [price for price, _ in found]
+        begins.append([begin for _, begin in found])
     bounds = [count]
-    for chosen in reversed(begins):
-        bounds.append(chosen[bounds[-1]])
-    return [0, *reversed(bounds)] if parts > 1 else [0, count]
+    for each in reversed(begins):
+        bounds.append(each[bounds[-1]])
+    return ([0, *reversed(bounds)], least[count])
 
 
 def micro_batches(plan: StepPlan, most: int) -> list[StepPlan]:

@@ -85,6 +85,6 @@ class StagedRunner(PagedRunner):
         for i, part in enumerate(parts):
             self._own_layers(i, part, timer)
         each = [self._pipeline.channel.receive(i).split(kept(part)) for i, part in enumerate(parts)]
-        drawn, scored = zip(*each)
-        logits = torch.cat([*drawn, *scored])
-        return Computed(logits, partial(native.greedy, logits) if native.computes(logits.dtype) else None)
+        drawn, scored = (torch.cat(some) for some in zip(*each))
+        logits = torch.cat([drawn, scored]) if len(scored) else drawn
+        return Computed(logits, partial(native.greedy, drawn) if native.computes(logits.dtype) else None)
