@@ -24,13 +24,14 @@ from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import device_for
-from engine.models.fusion.fuse import Fusion, fuse
+from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.parallel.group import Group, chosen, join
 from engine.parallel.layers import meet, narrow_head
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
+from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
 from engine.parallel.split import Split
 from engine.trace.records import ModelCard
@@ -142,6 +143,9 @@ def _read(
     if split is not None and group is not None:
         _refuse_unsplit(loaded, split)
         meet(module, group, loaded.card.vocabulary)
+        if spec.parallel.sequence:
+            with quiet(), torch.inference_mode():
+                share_rows(module, group, lambda: short_logits(module))
         loaded.group = group
     return loaded
 

@@ -107,7 +107,8 @@ class Assembly:
         if model.ranks is None or model.group is None:
             return {}
         weights = (model.held_bytes, *model.ranks.weight_bytes)
-        return {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
+        found = {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
+        return found | {"sequence_parallel": model.ranks.sequence}
 
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
