@@ -14,6 +14,8 @@ from engine.config.specs import InvalidInput
 from engine.parallel.group import Group
 from engine.parallel.layers import Summed
 
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 5e-3}  # of logits, relative to the largest
+
 
 class Rows:
     """Of the forward that is under way: how many rows all ranks have together."""
@@ -72,7 +74,8 @@ class Together(nn.Module):
 
 def share_rows(module: PreTrainedModel, group: Group, logits: Callable[[], Tensor]) -> None:
     """Has a module whose ranks `meet` share rows between its blocks. `logits` are those of a short prompt: where they
-    are not the same to the bit as before, or the module is not made of such blocks, raises InvalidInput on all ranks."""
+    are not as before, or the module is not made of such blocks, raises InvalidInput on all ranks. They are the same to
+    the bit where norms are our kernels; torch's may round a few rows another way than many."""
     kind = module.config.get_text_config().model_type
     refusal = f"sequence_parallel=True: model type {kind!r} cannot share its rows"
     before, rows = logits(), Rows()
@@ -81,8 +84,8 @@ def share_rows(module: PreTrainedModel, group: Group, logits: Callable[[], Tenso
         after = logits()
     except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:  # a model's own code, misled
         raise InvalidInput(f"{refusal}: {str(error).splitlines()[0][:200]}; use tensor_parallel alone") from error
-    same = after.shape == before.shape and torch.equal(after, before)
-    if group.largest(float(not same), module.device):
+    off = (after - before).abs().max() / before.abs().max() if after.shape == before.shape else torch.inf
+    if not group.largest(float(off), module.device) <= TOLERANCE[module.dtype]:
         raise InvalidInput(f"{refusal}: so computed, its logits differ; use tensor_parallel alone")
 
 
