@@ -18,6 +18,7 @@ from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, load_part
 from engine.parallel.board import Board
 from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.mail import Mail
 from engine.parallel.ranks import Place
 from engine.parallel.wire import Receiver
 from engine.runner import make_runner
@@ -58,7 +59,9 @@ class Rank:
         torch.set_num_threads(order["threads"])
         spec = ModelSpec(**order["spec"])
         place = Place(order["rank"], board := Board(spec.parallel.ranks, link.receive_descriptor()), *self._way(order))
+        shared = order["backend"] == "shared"
         self._model: LoadedModel = load_part(spec, Path(order["folder"]), place)
+        self._mail = Mail(board, order["rank"], spec.parallel.timeout) if shared else None
         board.close()  # the memory stays
         assert self._model.group is not None
         self._group = self._model.group
@@ -73,7 +76,7 @@ class Rank:
     def main(self) -> None:
         receive = Receiver(0)
         while True:
-            letter, data = self._link.receive()
+            letter, data = self._next()
             if letter == PLAN:
                 plan = receive(data)
                 assert self._runner is not None
@@ -95,3 +98,8 @@ class Rank:
                 self._link.tell(TOLD)
             elif letter == QUIT:
                 return
+
+    def _next(self) -> tuple[bytes, bytes]:
+        """The letter that comes next, and what is in it."""
+        plan = self._mail.take() if self._mail is not None else None
+        return self._link.receive() if plan is None else (PLAN, plan)

@@ -30,6 +30,7 @@ from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.parallel.group import Group, chosen, join
 from engine.parallel.layers import meet, narrow_head
+from engine.parallel.mail import Mail
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
 from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
@@ -169,6 +170,8 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
     say("starting ranks")
     ranks = Ranks(spec, folder, backend, torch.get_num_threads())
+    if backend == "shared":
+        ranks.mail = Mail(ranks.board, 0, spec.parallel.timeout)
     try:
         loaded = _read(spec, folder, say, device, ranks.place)
         ranks.ready(lambda: say("waiting for the other ranks"))
