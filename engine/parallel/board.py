@@ -16,7 +16,7 @@ BUFFER = 4 << 20  # bytes of a message
 PAGE = 4096
 MAIL = 1 << 18  # bytes of a plan
 # As `native/exchange.c` has them, and where steps go on.
-SEQUENCE, WAITS, SLOT, BROKEN, STEP, TAKEN = 0, 3, 4, 5, 8, 9
+SEQUENCE, WAITS, SLOT, BROKEN, STOPPED, STEP, TAKEN = 0, 3, 4, 5, 7, 8, 9
 NUMBER, CALLED, BYTES, BEGUN, ENDED = range(5)
 LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a step took
 
@@ -100,6 +100,19 @@ class Board:
     def give_up(self) -> None:
         """Whoever waits for a rank fails at once."""
         self._words[:, BROKEN] = 1
+
+    def stop(self, rank: int) -> None:
+        """Whoever waits in this step for a rank leaves it."""
+        self._words[rank, STOPPED] = 1
+
+    def stopped(self) -> list[int]:
+        """The ranks that did."""
+        return np.flatnonzero(self._words[:, STOPPED]).tolist()
+
+    def resume(self) -> None:
+        """All stand at the same message again. By rank 0, once all have left the step."""
+        self._words[:, SEQUENCE] = self._words[:, SEQUENCE].max()
+        self._words[:, WAITS] = self._words[:, STOPPED] = 0
 
     @property
     def broken(self) -> bool:

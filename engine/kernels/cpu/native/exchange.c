@@ -19,7 +19,7 @@
 #define GLANCE 20000000L      /* nanoseconds between looks at whether a rank is gone */
 #define CALLS 1024 /* of a step, whose times are told apart */
 
-enum { SEQUENCE, SIZES, WAITS = 3, SLOT, BROKEN, SLEEPERS }; /* words of a lane; `SIZES` of both buffers' messages */
+enum { SEQUENCE, SIZES, WAITS = 3, SLOT, BROKEN, SLEEPERS, STOPPED }; /* words of a lane; `SIZES` of both buffers' messages */
 enum { CALLED = 1, BYTES, BEGUN, ENDED, TIMES = 8 }; /* words of what a step took, in nanoseconds */
 
 /* What comes of a message: the sum of all, for all; the ranks' columns side by side, on rank 0 alone; of that sum each
@@ -68,6 +68,13 @@ static void publish(long *lane, long n) {
 #endif
 }
 
+/* Whether a rank gave up for good, or stopped in this step. */
+static int any(const struct exchange *e, int word) {
+    for (long r = 0; r < e->ranks; r++)
+        if (__atomic_load_n(lane_of(e, r) + word, __ATOMIC_RELAXED)) return 1;
+    return 0;
+}
+
 /* Until all others have published their n-th message. Gives whether they have. */
 static int published(const struct exchange *e, long n, long until) {
     for (long rank = 0; rank < e->ranks; rank++) {
@@ -81,9 +88,7 @@ static int published(const struct exchange *e, long n, long until) {
                 continue;
             }
             sleep_until_changed(lane, seen);
-            for (long r = 0; r < e->ranks; r++)
-                if (__atomic_load_n(lane_of(e, r) + BROKEN, __ATOMIC_RELAXED)) return 0;
-            if (now() > until) return 0;
+            if (any(e, BROKEN) || any(e, STOPPED) || now() > until) return 0;
         }
     }
     return 1;
@@ -191,8 +196,8 @@ long exchange(void *of) {
         const long begun = now();
         __atomic_store_n(mine + WAITS, begun, __ATOMIC_RELAXED);
         e->part.failed = !exchanged(e, begun, begun + e->patience);
-        if (e->part.failed) __atomic_store_n(mine + BROKEN, 1, __ATOMIC_RELAXED);
-        else __atomic_store_n(mine + WAITS, 0, __ATOMIC_RELAXED); /* of one that failed it stays, and says when */
+        if (!e->part.failed) __atomic_store_n(mine + WAITS, 0, __ATOMIC_RELAXED); /* else it stays, and says when */
+        else if (!any(e, STOPPED)) __atomic_store_n(mine + BROKEN, 1, __ATOMIC_RELAXED);
     }
     done(&e->part, 0, 1);
     return 1;
