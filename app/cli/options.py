@@ -92,6 +92,10 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "metavar": "N",
             "help": "split every layer over so many ranks, processes on a CPU",
         },
+        "--sequence-parallel": {
+            "action": "store_true",
+            "help": "with --tensor-parallel: norms and residuals by shares of a step's rows",
+        },
         "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
     }
     for name in names or options:
@@ -219,7 +223,7 @@ def output_options(to: argparse.ArgumentParser) -> None:
 def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
         *(options.model, options.quantization, options.dtype, options.device, options.revision),
-        *(options.trust_remote_code, Parallel(options.tensor_parallel)),
+        *(options.trust_remote_code, Parallel(options.tensor_parallel, sequence=options.sequence_parallel)),
     )
 
 

@@ -25,7 +25,7 @@ from engine.config.specs import (
 )
 
 LANE_GRAMMAR = (
-    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
+    "MODE[:N][:prefix][:sp][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
     f"or {SERVER_GRAMMAR}"
 )
 
@@ -109,7 +109,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     if mode not in MODES:
         raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
     found: dict[str, Any] = {}  # by field
-    key = ""
+    key, sequence = "", False
     for i, part in enumerate(parts):
         key_before, (key, equals, value) = key, part.partition("=")
         if part.isascii() and part.isdigit() and key_before == "device":
@@ -124,6 +124,10 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             if mode not in PAGED_MODES:
                 raise wrong(part, f"{mode} has no blocks to share; use one of {', '.join(PAGED_MODES)}")
             found["prefix_caching"] = True
+        elif part == "sp":
+            if mode not in PAGED_MODES:
+                raise wrong(part, f"means nothing to {mode}; it is for {', '.join(PAGED_MODES)}")
+            sequence = True
         elif not equals or key not in _KEYS:
             raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {LANE_GRAMMAR})")
         else:
@@ -143,6 +147,8 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     model = {rule.field: found.pop(rule.field) for rule in _SPEC_KEYS.values() if rule.field in found}
     given = {"seed": seed, "token_budget": max(EngineConfig().token_budget, found.get("max_running", 0))} | found
     try:
+        if sequence:
+            model["parallel"] = replace(model.get("parallel", (spec or ModelSpec()).parallel), sequence=True)
         return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), **own)
     except InvalidInput as error:
         raise InvalidInput(f"lane {text!r}: {error}") from None
@@ -171,6 +177,8 @@ def lane_text(lane: Lane) -> str:
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default:
             parts.append(f"{key}={_escape(_word(value))}")
+    if spec.parallel.sequence:
+        parts.append("sp")
     if lane.name:
         parts.append(f"name={_escape(lane.name)}")
     return ":".join(parts)
@@ -214,7 +222,7 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     if spec.parallel.tensor > 1:
-        parts.append(f"tp {spec.parallel.tensor}")
+        parts.append(f"tp {spec.parallel.tensor}" + (" sp" if spec.parallel.sequence else ""))
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 

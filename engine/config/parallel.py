@@ -15,8 +15,9 @@ MOST_MICRO = 64  # micro-batches of a step
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; or `pipeline` of
-    them each some of the layers, one stage after another, through which the rows of a step go in up to `micro_batches`
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; `sequence`: what lies
+    between these, norms and residuals, each computes for a share of a step's rows, not for all. Or `pipeline` of them
+    each hold some of the layers, one stage after another, through which the rows of a step go in up to `micro_batches`
     parts (0: as many as there are stages).
 
     They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
@@ -26,11 +27,17 @@ class Parallel:
     tensor: int = 1
     backend: str = "auto"
     timeout: float = 60.0
+    sequence: bool = False
     pipeline: int = 1
     micro_batches: int = 0
 
     def __post_init__(self) -> None:
         whole("tensor_parallel", self.tensor, 1, MOST_RANKS)
+        if self.sequence and self.tensor == 1:
+            raise InvalidInput(
+                "sequence_parallel=True: it shares rows among the ranks of tensor parallelism, and there is one; use "
+                "tensor_parallel 2 or more, or leave it out"
+            )
         one_of("parallel_backend", self.backend, BACKENDS)
         number("parallel_timeout", self.timeout, 0.1, 86_400.0, "must be from 0.1 to 86,400 seconds")
         whole("pipeline_parallel", self.pipeline, 1, MOST_RANKS)

@@ -121,5 +121,5 @@ class Source:
 def lane_of(header: Header) -> Lane:
     """The lane that a run with this header was."""
     model = header.model
-    parallel = Parallel(max(1, len(header.rank_devices)))
+    parallel = Parallel(max(1, len(header.rank_devices)), sequence=header.sequence_parallel)
     return Lane(header.config, ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel))

@@ -24,15 +24,17 @@ from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import device_for
-from engine.models.fusion.fuse import Fusion, fuse
-from engine.models.split_card import StageFacts, card_of_heads, card_of_stages
+from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
+from engine.models.split_card import StageFacts, card_of_heads, card_of_stages
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.parallel.group import Ranked, chosen, join
 from engine.parallel.layers import meet, narrow_head
+from engine.parallel.mail import Mail
 from engine.parallel.pipeline import Pipeline, anatomy_of, refuse_inseparable, shortened
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
+from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
 from engine.parallel.split import Split
 from engine.parallel.stages import Stage, stage_of
@@ -153,6 +155,9 @@ def _read(
     if split is not None and group is not None:
         _refuse_unsplit(loaded, split)
         meet(module, group, loaded.card.vocabulary)
+        if spec.parallel.sequence:
+            with quiet(), torch.inference_mode():
+                share_rows(module, group, lambda: short_logits(module))
         loaded.group = group
     if pipeline is not None:
         refuse_inseparable(module, pipeline, info.model_type)
@@ -177,19 +182,22 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         raise InvalidInput(f"{asked}: a split model runs on a CPU so far; use device cpu, or 1")
     if spec.parallel.pipeline > 1:
         _stage(spec, config, info, 0)
-        backend = "shared"
+        backend = "shared" if native().library is not None else "polled"
     else:
         narrowed(config, 0, spec.parallel.tensor)
         backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
     say("starting ranks")
     ranks = Ranks(spec, folder, backend, torch.get_num_threads())
+    if backend == "shared":
+        ranks.mail = Mail(ranks.board, 0, spec.parallel.timeout)
     try:
         loaded = _read(spec, folder, say, device, ranks.place)
         ranks.ready(lambda: say("waiting for the other ranks"))
     except BaseException as error:
+        why = ranks.meant(error) if isinstance(error, Exception) else error
         ranks.close()
         release_references(error)
-        raise
+        raise why
     ranks.devices = (str(device), *ranks.devices)
     loaded.ranks = ranks
     if spec.parallel.pipeline > 1:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from engine.config.parallel import MOST_MICRO
-from engine.kernels.cpu.relay import await_word, publish_word
-from engine.parallel.board import BROKEN, Board, RankTimes
+from engine.kernels.cpu.relay import RankLanes, await_word, publish_word
+from engine.parallel.board import Board, RankTimes
 
 STEPS = 16  # that are remembered
 PAGE = 4096
@@ -54,7 +54,7 @@ class Channel:
         self._address = int(lanes.ctypes.data)
         self._messages = lanes[:, : MOST_MICRO * MESSAGE].reshape(board.ranks, MOST_MICRO, MESSAGE)
         self._steps = lanes[:, MOST_MICRO * MESSAGE : words].reshape(board.ranks, STEPS, -1)
-        self._broken = board.address + rank * board.lane + 8 * BROKEN
+        self._lanes = RankLanes(board.address, board.ranks, board.lane)
         self._step = self._at = 0
 
     def begin(self, step: int) -> None:
@@ -83,7 +83,8 @@ class Channel:
         step. Raises Overdue."""
         giver = (self._rank or self._board.ranks) - 1
         self._board.waits(self._rank, time.monotonic())
-        if not await_word(self._word(giver, part), self._step + 1, self._broken, self._patience):
+        word, given_up = self._word(giver, part), lambda: self._board.broken or bool(self._board.stopped())
+        if not await_word(word, self._step + 1, self._lanes, self._patience, given_up):
             raise Overdue(f"rank {giver} did not hand on a micro-batch within {self._patience:g} s")
         self._board.waits(self._rank, 0)
         offset, rows, width, kind = self._messages[giver, part, OFFSET : KIND + 1].tolist()

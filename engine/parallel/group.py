@@ -1,4 +1,4 @@
-"""What ranks do together: sums over them, and what the first of them gathers."""
+"""What ranks do together: sums over them, what the first of them gathers, and rows that they share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.config.parallel import Parallel
 from engine.config.specs import InvalidInput
@@ -57,6 +57,18 @@ class Group(Ranked):
     def gather(self, x: Tensor, total: int) -> Tensor:
         """`[..., total]` of all ranks' columns on rank 0, each having its share of them; on others their own."""
 
+    @abstractmethod
+    def share(self, x: Tensor) -> Tensor:
+        """This rank's rows of x `[1, rows, ...]`, which all have: as even a share as can be, of few rows maybe none."""
+
+    @abstractmethod
+    def sum_share(self, x: Tensor) -> Tensor:
+        """Of the `sum` of `[1, rows, width]` this rank's rows; `x` may be overwritten."""
+
+    @abstractmethod
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        """`[1, rows, width]` for all ranks, of their shares `x`."""
+
     def largest(self, value: float, device: torch.device) -> float:
         told = torch.zeros(1, self.ranks, dtype=torch.float32, device=device)
         told[0, self.rank] = value
@@ -77,6 +89,15 @@ class SharedMemory(Group):
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         return self._lanes.gather(x, total)
+
+    def share(self, x: Tensor) -> Tensor:
+        return self._lanes.share(x)
+
+    def sum_share(self, x: Tensor) -> Tensor:
+        return self._lanes.sum_share(x)
+
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        return self._lanes.rows(x, rows)
 
 
 class Gloo(Group):
@@ -108,6 +129,21 @@ class Gloo(Group):
             for rank, part in enumerate(parts[1:], 1):
                 self._group.recv([part], rank, 0).wait()
         return torch.cat(parts, -1)
+
+    def share(self, x: Tensor) -> Tensor:
+        begin, end = shares(x.shape[1], self.rank, self.ranks)
+        return x[:, begin:end]
+
+    def sum_share(self, x: Tensor) -> Tensor:
+        return self.share(self.sum(x)).clone()  # the sum of all rows is given back
+
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        sizes = [end - begin for begin, end in (shares(rows, rank, self.ranks) for rank in range(self.ranks))]
+        mine = nn.functional.pad(x, (0, 0, 0, max(sizes) - x.shape[1])).contiguous()
+        parts = [torch.empty_like(mine) for _ in sizes]
+        with self._waiting(x):
+            self._group.allgather([parts], [mine]).wait()
+        return torch.cat([part[:, :size] for part, size in zip(parts, sizes)], 1)
 
     @contextmanager
     def _waiting(self, x: Tensor) -> Iterator[None]:

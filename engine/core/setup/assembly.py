@@ -111,6 +111,7 @@ class Assembly:
             "rank_devices": model.ranks.devices,
             "rank_weights": weights,
             "ranks_meet": model.group.name,
+            "sequence_parallel": model.ranks.sequence,
             "rank_layers": model.stage_layers,
         }
 

@@ -1,21 +1,28 @@
-"""Words in memory that processes share, which one raises and another waits for: two int64, the second ours."""
+"""Words in memory that ranks share, which one of them raises and another waits for: two int64, the second ours."""
 
 import time
-from ctypes import c_long, c_void_p
+from collections.abc import Callable
+from ctypes import Structure, byref, c_long, c_void_p
 
 from engine.kernels.cpu.library import function, native
 
 GLANCE = 50e-6  # seconds between looks, where no kernel is compiled
 
 
-def await_word(word: int, least: int, broken: int, patience: float) -> bool:
-    """Until the word at that address is `least` or more; False where that does not come within so many seconds, or the
-    word at `broken` is set."""
+class RankLanes(Structure):
+    """The lanes of all ranks, as `native/exchange.c` has their first words: of each so many bytes."""
+
+    _fields_ = [("first", c_void_p), ("ranks", c_long), ("bytes", c_long)]
+
+
+def await_word(word: int, least: int, lanes: RankLanes, patience: float, given_up: Callable[[], bool]) -> bool:
+    """Until the word at that address is `least` or more; False where that does not come within so many seconds, or a
+    rank gave up or left its step: as the lanes tell, or where no kernel is compiled, `given_up`."""
     if native().library is not None:
-        return bool(function("await_word")(c_void_p(word), c_long(least), c_void_p(broken), c_long(int(1e9 * patience))))
-    value, given_up, until = c_long.from_address(word), c_long.from_address(broken), time.monotonic() + patience
+        return bool(function("await_word")(c_void_p(word), c_long(least), byref(lanes), c_long(int(1e9 * patience))))
+    value, until = c_long.from_address(word), time.monotonic() + patience
     while value.value < least:
-        if given_up.value or time.monotonic() > until:
+        if given_up() or time.monotonic() > until:
             return False
         time.sleep(GLANCE)
     return True

@@ -113,7 +113,8 @@ class Header:
     and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
     `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
     Of a model that is split over ranks, `rank_devices` and `rank_weights` (bytes) of each, and over what they meet in
-    words; of a pipeline also how many of the layers each has, `rank_layers`; the card and the pool's blocks are those of the whole.
+    words; `sequence_parallel`: whether they share the rows of norms and residuals; of a pipeline how many of the layers
+    each has, `rank_layers`; the card and the pool's blocks are those of the whole.
     `outside`: host and port of a server that was watched as its clients see it; `lacks`: what it cannot do, in phrases.
     Then a step is a piece of text that came, of one row, and takes no time; the ids of its tokens are -1 and their
     log-probabilities 0, since nobody told them; and nothing is known of batches, blocks, the machine, and of the model
@@ -139,6 +140,7 @@ class Header:
     rank_devices: tuple[str, ...] = ()
     rank_weights: tuple[int, ...] = ()
     ranks_meet: str = ""
+    sequence_parallel: bool = False
     rank_layers: tuple[int, ...] = ()
     outside: str = ""
     lacks: tuple[str, ...] = ()

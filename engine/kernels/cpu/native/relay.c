@@ -10,7 +10,7 @@
 #endif
 
 #define SPINS 4000       /* some 0.1 ms */
-#define GLANCE 20000000L /* nanoseconds between looks at whether somebody gave up */
+#define GLANCE 20000000L /* nanoseconds between looks at whether a rank gave up */
 
 static long monotonic(void) {
     struct timespec at;
@@ -18,9 +18,25 @@ static long monotonic(void) {
     return at.tv_sec * 1000000000L + at.tv_nsec;
 }
 
-/* Until `word[0]` is `least` or more. Gives 0 where that does not come within `patience` nanoseconds, or `broken` is
- * set. The lower half of the word is the futex. */
-int await_word(long *word, long least, const long *broken, long patience) {
+/* As `exchange.c` has the words of the lanes of all ranks. */
+enum { BROKEN = 5, STOPPED = 7 };
+
+struct lanes {
+    const char *first;
+    long ranks, bytes; /* of each */
+};
+
+static int given_up(const struct lanes *of) {
+    for (long rank = 0; rank < of->ranks; rank++) {
+        const long *words = (const long *)(of->first + rank * of->bytes);
+        if (__atomic_load_n(words + BROKEN, __ATOMIC_RELAXED) || __atomic_load_n(words + STOPPED, __ATOMIC_RELAXED)) return 1;
+    }
+    return 0;
+}
+
+/* Until `word[0]` is `least` or more. Gives 0 where that does not come within `patience` nanoseconds, or a rank gave up
+ * or left its step. The lower half of the word is the futex. */
+int await_word(long *word, long least, const struct lanes *of, long patience) {
     const long until = monotonic() + patience;
     long seen;
     for (long spins = 0; (seen = __atomic_load_n(word, __ATOMIC_ACQUIRE)) < least; spins++) {
@@ -38,7 +54,7 @@ int await_word(long *word, long least, const long *broken, long patience) {
 #else
         sched_yield();
 #endif
-        if (__atomic_load_n(broken, __ATOMIC_RELAXED) || monotonic() > until) return 0;
+        if (given_up(of) || monotonic() > until) return 0;
     }
     return 1;
 }

@@ -27,6 +27,7 @@ WAIT = 20_000
         ModelSpec("owner/name", trust_remote_code=True),
         ModelSpec("demo", parallel=Parallel(2)),
         ModelSpec("demo", parallel=Parallel(3)),
+        ModelSpec("demo", parallel=Parallel(4, sequence=True)),
     ],
     ids=str,
 )
