@@ -26,7 +26,7 @@ from engine.models.config import quantization_of, read_tokenizer, transformers_c
 from engine.models.device import device_for
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
-from engine.models.split_card import StageFacts, card_of_heads, card_of_stages
+from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.parallel.group import Ranked, chosen, join
@@ -200,23 +200,17 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         raise why
     ranks.devices = (str(device), *ranks.devices)
     loaded.ranks = ranks
+    loaded.others_kv = [heads for each in ranks.layer_kv for heads in each]
+    all_kv = [*loaded.layer_kv, *loaded.others_kv]
     if spec.parallel.pipeline > 1:
-        _, *others = stages = [facts_of(loaded), *(StageFacts(**each) for each in ranks.stages)]
-        loaded.others_kv = [(heads, width) for each in others for heads, width in each.layer_kv]
+        stages = [facts_of(loaded.card), *(StageFacts(**each) for each in ranks.stages)]
         loaded.stage_layers = tuple(len(each.windows) for each in stages)
-        loaded.card = card_of_stages(loaded.card, stages, info, loaded.dtype.itemsize)
+        loaded.card = replace(card_of_stages(loaded.card, stages, info), kv_layers=len(all_kv))
     else:
-        loaded.others_kv = loaded.layer_kv * (spec.parallel.ranks - 1)
         loaded.card = card_of_heads(loaded.card, info, spec.parallel.ranks)
-    loaded.card = replace(loaded.card, weight_bytes=loaded.held_bytes + sum(ranks.weight_bytes))
+    weights, kv_bytes = loaded.held_bytes + sum(ranks.weight_bytes), kv_token_bytes(all_kv, loaded.dtype.itemsize)
+    loaded.card = replace(loaded.card, weight_bytes=weights, kv_token_bytes=kv_bytes)
     return loaded
-
-
-def facts_of(loaded: LoadedModel) -> StageFacts:
-    """What a stage tells rank 0 of its part."""
-    card = loaded.card
-    counts = card.body_parameters, card.expert_parameters, card.head_parameters, card.experts, card.active_experts
-    return StageFacts([list(each) for each in loaded.layer_kv], list(card.windows), *counts)
 
 
 def _stage(spec: ModelSpec, config: Any, info: ModelInfo, rank: int) -> Stage:

@@ -24,7 +24,7 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.parallel.board import Board, RankTimes
 from engine.parallel.channel import Channel
-from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
 from engine.parallel.wire import Sender
 from engine.scheduler.plan import StepPlan
 
@@ -91,6 +91,7 @@ class Ranks:
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
         self.devices: tuple[str, ...] = ()
+        self.layer_kv: list[list[tuple[int, int]]] = []  # of each, as `LoadedModel` has it
         self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
         self._channel: Channel | None = None
         self.on_lost: Callable[[], None] = lambda: None
@@ -131,6 +132,7 @@ class Ranks:
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
             self.devices += (str(told["device"]),)
+            self.layer_kv.append([(heads, width) for heads, width in told["layer_kv"]])
             if told["stage"] is not None:
                 self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)
@@ -155,6 +157,10 @@ class Ranks:
         self._all(HOST, str(count).encode())
         for other in self.others:
             self._answer(other)
+
+    def measure(self, what: str, **how: int) -> None:
+        """Each measures what rank 0 measures meanwhile: the "interconnect", or its "roof" with these sizes."""
+        self._all(MEASURE, json.dumps({"what": what, **how}).encode())
 
     def step(self, plan: StepPlan) -> int:
         """All of them compute this step; returns its number."""

@@ -66,6 +66,7 @@ class RecordCheck:
                 ranks = len(record.rank_devices)
                 _expect(len(record.rank_layers) in (0, ranks) and min(record.rank_layers, default=1) > 0, "layers of each")
                 _expect(len(record.rank_weights) == ranks != 1 and ranks <= MOST_RANKS, "ranks of that number")
+                _expect(len(record.rank_kv) in (0, ranks), "a pool of each rank")
                 _expect(
                     max(record.blocks, record.host_blocks, slots, record.config.block_size) <= MOST,
                     "a pool of that size",
@@ -74,6 +75,10 @@ class RecordCheck:
                 if roof is not None:
                     sizes = roof.working_sets
                     _expect(0 < len(sizes) == len(roof.bandwidths) and min(sizes) > 0, "the roof's working sets")
+                between = record.interconnect
+                if between is not None:
+                    _expect(0 < len(between.messages) == len(between.rates), "messages between ranks")
+                    _expect(min(*between.messages, *between.rates) > 0, "a rate between ranks")
                 self._header = record
             case Submitted():
                 fresh = record.request not in self._samples and record.request < MOST

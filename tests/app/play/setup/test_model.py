@@ -1,5 +1,7 @@
 """The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QStandardItemModel
@@ -11,7 +13,10 @@ from app.play.setup.model import SERVER, ModelPanel
 from app.session.session import Session
 from app.window.main_window import MainWindow
 from engine import ModelSpec, Parallel
+from engine.checkpoints import inspect_model
 from engine.config import SCHEMES
+from engine.memory import rank_counts
+from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 WAIT = 20_000
 
@@ -63,6 +68,36 @@ def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: Qt
     assert set(offered()) == set(SCHEMES)
     panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
     qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
+    qtbot: QtBot, session: Session, tmp_path: Path
+) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    model = panel.devices.model()
+    assert isinstance(model, QStandardItemModel)
+
+    def offered() -> list[int]:
+        return [panel.devices.itemData(i) for i in range(panel.devices.count()) if model.item(i).isEnabled()]
+
+    save_tiny_model(TINY_MODELS["gpt2"], tmp_path / "gpt2")
+    demo = rank_counts(inspect_model(ModelSpec("demo")))
+    panel.set_spec(ModelSpec("demo", device="cpu"))
+    qtbot.waitUntil(lambda: offered() == [n for n in (1, 2, 4, 8) if n in demo], timeout=WAIT)
+    assert panel.devices.isEnabled()
+    assert "do not divide" in model.item(panel.devices.count() - 1).toolTip()
+    for spec, why in [
+        (ModelSpec("demo", "int8", device="cpu"), "quantized"),
+        (ModelSpec(str(tmp_path / "gpt2"), device="cpu"), "cannot split model type 'gpt2'"),
+    ]:
+        panel.set_spec(spec)
+        qtbot.waitUntil(lambda why=why: why in panel.devices.toolTip(), timeout=WAIT)
+        assert offered() == [1]
+        assert not panel.devices.isEnabled(), "one device is all there is"
+    panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
+    qtbot.waitUntil(lambda: "quantized" in panel.devices.toolTip(), timeout=WAIT)
+    assert panel.devices.isEnabled(), "so that one can go back"
 
 
 def test_the_focus_comes_back_to_an_address_where_no_server_is(qtbot: QtBot, window: MainWindow) -> None:
