@@ -2,4 +2,4 @@
 
 from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.memory.rules import kv_capacity, residual_bytes
-from engine.memory.splitting import rank_counts, why_whole
+from engine.memory.splitting import rank_counts, why_unstaged, why_whole

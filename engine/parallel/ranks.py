@@ -86,7 +86,7 @@ class Ranks:
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
         count = spec.parallel.ranks
         self.size, self.backend, self.timeout = count, backend, spec.parallel.timeout
-        self.sequence = spec.parallel.sequence
+        self.parallel = spec.parallel
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []

@@ -23,6 +23,7 @@ from engine.trace.trace import Trace
 ROWS = 16
 MOST = 0.05  # of a step: the goal of what the machinery beside the forward may take
 WAYS = {"one device": Parallel(), "tensor": Parallel(2), "tensor and sequence": Parallel(2, sequence=True)}
+WAYS["pipeline"] = Parallel(pipeline=2)
 
 
 @dataclass(frozen=True, slots=True)

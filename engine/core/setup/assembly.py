@@ -119,8 +119,9 @@ class Assembly:
             "rank_weights": weights,
             "rank_kv": tuple(tokens * kv for kv in each),
             "ranks_meet": model.group.name,
-            "sequence_parallel": model.ranks.sequence,
+            "sequence_parallel": model.ranks.parallel.sequence,
             "rank_layers": model.stage_layers,
+            "micro_batches": model.ranks.parallel.micro_batches,
             "interconnect": self._interconnect,
         }
 
