@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.language import tr
-from app.play.setup.devices import DEVICES, SPLITS, offer_devices
+from app.play.setup.devices import DEVICES, offer_devices
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
+from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import Estimate, empty, estimate
@@ -25,7 +26,7 @@ from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
-from engine import InvalidInput, ModelSpec, Parallel, Trace
+from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
 from engine.memory import Fit
@@ -69,8 +70,8 @@ class ModelPanel(QWidget):
         dtype = DropDown("model_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
-        self.devices = DropDown("model_devices", [(str(n), n) for n in SPLITS])
-        split = Field("parallel", tr("Devices"), self.devices, DEVICES, Parallel, lambda parallel: parallel.tensor)
+        self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
+        split = Field("parallel", tr("Devices"), self.devices, DEVICES, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
@@ -142,8 +143,8 @@ class ModelPanel(QWidget):
             self.path.setText(shown)
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
-        if self.devices.findData(spec.parallel.tensor) < 0:
-            self.devices.addItem(str(spec.parallel.tensor), spec.parallel.tensor)
+        if self.devices.findData(split_key(spec.parallel)) < 0:
+            self.devices.addItem(split_title(spec.parallel), split_key(spec.parallel))
         self.form.show(spec)
         self._on_edited()
 
@@ -301,7 +302,7 @@ class ModelPanel(QWidget):
                 seconds=self._session.load_seconds,
             )
         )
-        self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
+        self.facts.say("\n".join(filter(None, (kv, captured_words(header), residual_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
         """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""

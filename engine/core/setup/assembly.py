@@ -24,6 +24,7 @@ from engine.memory.allocator import keep_freed_memory
 from engine.memory.rules import kv_token_bytes
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
+from engine.parallel.group import Group
 from engine.parallel.interconnect import measure_interconnect
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.scheduler import Scheduler
@@ -113,8 +114,16 @@ class Assembly:
         item, tokens = model.dtype.itemsize, blocks * config.block_size
         each = [kv_token_bytes(kv, item, config.kv_dtype) for kv in (model.layer_kv, *model.ranks.layer_kv)]
         each[0] += draft.kv_token_bytes if draft is not None else 0
-        found = {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
-        return found | {"rank_kv": tuple(tokens * kv for kv in each), "interconnect": self._interconnect}
+        return {
+            "rank_devices": model.ranks.devices,
+            "rank_weights": weights,
+            "rank_kv": tuple(tokens * kv for kv in each),
+            "ranks_meet": model.group.name,
+            "sequence_parallel": model.ranks.parallel.sequence,
+            "rank_layers": model.stage_layers,
+            "micro_batches": model.ranks.parallel.micro_batches,
+            "interconnect": self._interconnect,
+        }
 
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
@@ -141,8 +150,9 @@ class Assembly:
 
 
 def _interconnect(model: LoadedModel) -> Interconnect | None:
-    """How fast the ranks exchange; None of one device. Raises RankLost."""
-    if model.ranks is None or model.group is None:
+    """How fast the ranks exchange; None of one device, and of stages, which hand on once a micro-batch. Raises
+    RankLost."""
+    if model.ranks is None or not isinstance(model.group, Group):
         return None
     model.ranks.measure("interconnect")
     try:

@@ -130,8 +130,10 @@ class Header:
     and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
     `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
     Of a model that is split over ranks, `rank_devices`, `rank_weights` and `rank_kv` (bytes, the latter of the pool) of
-    each, over what they meet in words, and how fast; the card and the pool's blocks are those of the whole, and the
-    roof is that of all ranks at once.
+    each, over what they meet in words, and how fast; `sequence_parallel`: whether they share the rows of norms and
+    residuals; of a pipeline how many of the layers each has, `rank_layers`, and into how many `micro_batches` a step
+    was to be parted (0: as many as stages); the card and the pool's blocks are those of the whole, and the roof is that
+    of all ranks at once.
     `outside`: host and port of a server that was watched as its clients see it; `lacks`: what it cannot do, in phrases.
     Then a step is a piece of text that came, of one row, and takes no time; the ids of its tokens are -1 and their
     log-probabilities 0, since nobody told them; and nothing is known of batches, blocks, the machine, and of the model
@@ -158,6 +160,9 @@ class Header:
     rank_weights: tuple[int, ...] = ()
     rank_kv: tuple[int, ...] = ()
     ranks_meet: str = ""
+    sequence_parallel: bool = False
+    rank_layers: tuple[int, ...] = ()
+    micro_batches: int = 0
     interconnect: Interconnect | None = None
     outside: str = ""
     lacks: tuple[str, ...] = ()

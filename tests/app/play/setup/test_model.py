@@ -32,6 +32,9 @@ WAIT = 20_000
         ModelSpec("owner/name", trust_remote_code=True),
         ModelSpec("demo", parallel=Parallel(2)),
         ModelSpec("demo", parallel=Parallel(3)),
+        ModelSpec("demo", parallel=Parallel(4, sequence=True)),
+        ModelSpec("demo", parallel=Parallel(pipeline=2)),
+        ModelSpec("demo", parallel=Parallel(pipeline=3, micro_batches=6)),
     ],
     ids=str,
 )
@@ -77,26 +80,28 @@ def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
     model = panel.devices.model()
     assert isinstance(model, QStandardItemModel)
 
-    def offered() -> list[int]:
+    def offered() -> list[str]:
         return [panel.devices.itemData(i) for i in range(panel.devices.count()) if model.item(i).isEnabled()]
 
     save_tiny_model(TINY_MODELS["gpt2"], tmp_path / "gpt2")
     demo = rank_counts(inspect_model(ModelSpec("demo")))
     panel.set_spec(ModelSpec("demo", device="cpu"))
-    qtbot.waitUntil(lambda: offered() == [n for n in (1, 2, 4, 8) if n in demo], timeout=WAIT)
+    qtbot.waitUntil(lambda: "8:pp" not in offered(), timeout=WAIT)
+    by_heads = [str(n) for n in (1, 2, 4, 8) if n in demo]
+    assert offered() == [*by_heads, *(f"{n}:sp" for n in by_heads[1:]), "2:pp", "4:pp"]
     assert panel.devices.isEnabled()
-    assert "do not divide" in model.item(panel.devices.count() - 1).toolTip()
-    for spec, why in [
-        (ModelSpec("demo", "int8", device="cpu"), "quantized"),
-        (ModelSpec(str(tmp_path / "gpt2"), device="cpu"), "cannot split model type 'gpt2'"),
-    ]:
-        panel.set_spec(spec)
-        qtbot.waitUntil(lambda why=why: why in panel.devices.toolTip(), timeout=WAIT)
-        assert offered() == [1]
-        assert not panel.devices.isEnabled(), "one device is all there is"
-    panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
+    assert "do not divide" in model.item(panel.devices.findData("8:sp")).toolTip()
+    assert "a stage needs one" in model.item(panel.devices.findData("8:pp")).toolTip()
+    panel.set_spec(ModelSpec(str(tmp_path / "gpt2"), device="cpu"))
+    qtbot.waitUntil(lambda: offered() == ["1", "2:pp"], timeout=WAIT)
+    assert "cannot split model type 'gpt2'" in model.item(1).toolTip()
+    panel.set_spec(ModelSpec("demo", "int8", device="cpu"))
     qtbot.waitUntil(lambda: "quantized" in panel.devices.toolTip(), timeout=WAIT)
-    assert panel.devices.isEnabled(), "so that one can go back"
+    assert offered() == ["1"]
+    assert not panel.devices.isEnabled(), "one device is all there is"
+    panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
+    qtbot.waitUntil(panel.devices.isEnabled, timeout=WAIT)  # so that one can go back
+    assert "quantized" in panel.devices.toolTip()
 
 
 def test_the_focus_comes_back_to_an_address_where_no_server_is(qtbot: QtBot, window: MainWindow) -> None:
