@@ -70,6 +70,8 @@ async def draw(race: Path, path: Path) -> None:
         if not await until(lambda: still(page), PATIENCE):
             raise TimeoutError
         page.notice.hide()
+        page.race.pause()
+        page.race.seek(page.race.longest)
         timeline = next(insight for insight in INSIGHTS if insight.name == "timeline")
         page.replay.view.setCurrentIndex(page.replay.view.findText(timeline.title))
         await asyncio.sleep(1.0)

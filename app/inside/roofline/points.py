@@ -189,5 +189,8 @@ class RooflinePoints(Columns):
 
     @property
     def _messages(self) -> int:
-        """Of a rank in a step: after attention and after the MLP of each layer, and what it has of the logits."""
-        return 2 * self.header.model.layers + 1 if self.header is not None else 1
+        """Of a rank in a step: after attention and after the MLP of each layer, before both too where ranks share rows,
+        and what it has of the logits."""
+        if self.header is None:
+            return 1
+        return (4 if self.header.sequence_parallel else 2) * self.header.model.layers + 1

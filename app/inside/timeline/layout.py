@@ -100,7 +100,7 @@ def parts_for(
 ) -> Parts:
     """What a panel of this height has room for, in pixels at this zoom; `line` is the height of a line of words, and
     `told` how many the foot has in the place of the legend, which has `legend` lines; 0: the legend, and one below it.
-    On a `stage`, neither the lanes of phases nor the words at the foot.
+    On a `stage`, no words at the foot.
 
     The lower it is, the more goes: the legend first, then the queue, the tokens, the lanes.
     """
@@ -112,7 +112,7 @@ def parts_for(
     return Parts(
         queue=px(16) if tall >= 150 else 0,
         tokens=px(min(max(0.16 * tall, 26), 56)) if tall >= 130 else 0,
-        lane=px(14 if tall < 300 else 18) if tall >= 110 and not stage else 0,
+        lane=px(14 if tall < 300 else 18) if tall >= 110 and lanes else 0,
         lanes=lanes,
         gap=px(GAP),
         below=px(4) if tall >= 130 else 0,

@@ -220,6 +220,8 @@ class TimelineView(SelectableTimeline):
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
         lanes, told, stage = 1 + self.device + self.ranks.ranks, self._told_lines, theme.presenting()
+        if stage and not self.ranks.ranks:
+            lanes = 0  # phases are too small for a room; who waits for whom is what a split run is shown for
         legend = self.legend * (2 if self.ranks.ranks else 1)
         return parts_for(self.height(), line, lanes, theme.zoom(), legend, told, stage)
 
