@@ -40,6 +40,8 @@ class Mail(Protocol):
 
     def ring(self) -> None: ...
 
+    def times(self, step: int) -> RankTimes | None: ...
+
 
 class RankLost(RuntimeError):
     """A rank died, hangs or failed: what it held is gone, and the others cannot go on without."""
@@ -161,7 +163,7 @@ class Ranks:
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = self.board.times(step)
+        told = (self.mail or self.board).times(step)
         self.spent[-1] += time.perf_counter() - begun
         return told
 
