@@ -71,7 +71,10 @@ class Measured:
             ("of it waiting for others, ms", "waiting", ".2f"),
             ("plans sent and times read, ms", "machinery", ".3f"),
         ]
-        columns += [("bytes a rank sends in a step", "sent", ",d"), ("activations at the largest step", "activations", ",d")]
+        columns += [
+            ("bytes a rank sends in a step", "sent", ",d"),
+            ("activations at the largest step", "activations", ",d"),
+        ]
         columns += [("of them residuals and norms", "residuals", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [
