@@ -14,8 +14,8 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP. `sequence`: what lies
-    between these, norms and residuals, each computes for a share of a step's rows, not for all.
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP. `sequence`: norms
+    and residuals, which lie between these, each rank computes for a share of a step's rows instead of all.
 
     They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
     wait for longer than `timeout` seconds ends the engine.

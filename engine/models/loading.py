@@ -176,10 +176,12 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         loaded = _read(spec, folder, say, device, ranks.place)
         ranks.ready(lambda: say("waiting for the other ranks"))
     except BaseException as error:
-        why = ranks.meant(error) if isinstance(error, Exception) else error
+        meant = ranks.meant(error)
         ranks.close()
         release_references(error)
-        raise why
+        if meant is not error:
+            raise meant from error
+        raise
     ranks.devices = (str(device), *ranks.devices)
     loaded.ranks, loaded.card = ranks, _whole(loaded, info, count, sum(ranks.weight_bytes))
     return loaded
