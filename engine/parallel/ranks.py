@@ -87,7 +87,7 @@ class Ranks:
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
         count = spec.parallel.ranks
         self.size, self.backend, self.timeout = count, backend, spec.parallel.timeout
-        self.sequence = spec.parallel.sequence
+        self.sequence, self._summing = spec.parallel.sequence, spec.parallel.tensor > 1
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
@@ -175,7 +175,7 @@ class Ranks:
     def leave(self, error: Exception) -> Exception:
         """After an error kept rank 0 from its step: all leave it, and stand where they stood before. What the error is
         then: that which one of them met first, or RankLost where they cannot go on."""
-        if self.mail is None or self.gone or self.board.broken:
+        if self.mail is None or not self._summing or self.gone or self.board.broken:
             return self.lost(error)
         self.board.stop(0)
         try:
