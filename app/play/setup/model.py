@@ -11,7 +11,7 @@ from app import storage
 from app.language import tr
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
-from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
+from app.play.setup.splits import SEQUENCE, SPLITS, residual_words, split_key, split_of, split_title
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
@@ -70,7 +70,7 @@ class ModelPanel(QWidget):
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
         self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
-        split = Field("parallel", tr("Devices"), self.devices, DEVICES, split_of, split_key)
+        split = Field("parallel", tr("Devices"), self.devices, f"{DEVICES}\n{SEQUENCE}", split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
