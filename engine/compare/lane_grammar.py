@@ -47,6 +47,11 @@ def _ranks(text: str) -> Parallel:
     return Parallel(int(text))
 
 
+def _stages(text: str) -> Parallel:
+    stages, _, micro = text.partition("x")
+    return Parallel(pipeline=int(stages), micro_batches=int(micro or 0))
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """How a key of a lane's text is read, which modes it means something to, and what it adds to a lane's name."""
@@ -82,6 +87,7 @@ _SPEC_KEYS = {
     "device": _Key("device", str, "a device"),
     "revision": _Key("revision", str, "a revision"),
     "tp": _Key("parallel", _ranks, "a whole number of ranks", PAGED_MODES),
+    "pp": _Key("parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", PAGED_MODES),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
@@ -139,7 +145,8 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             except (ValueError, KeyError):
                 raise wrong(part, f"{key} must be {rule.kind}") from None
             if rule.field in found:
-                raise wrong(part, f"{key} is given twice")
+                twice = "a model is split by tp or by pp, once" if rule.field == "parallel" else f"{key} is given twice"
+                raise wrong(part, twice)
             found[rule.field] = read
     own = {field: found.pop(field) for field in _LANE_KEYS if field in found}
     if not 1 <= own.get("beams", 1) <= MOST_SAMPLES:
@@ -175,7 +182,7 @@ def lane_text(lane: Lane) -> str:
         parts.append(f"beams={lane.beams}")
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
-        if value != default:
+        if value != default and (rule.field != "parallel" or (key == "pp") is (spec.parallel.pipeline > 1)):
             parts.append(f"{key}={_escape(_word(value))}")
     if spec.parallel.sequence:
         parts.append("sp")
@@ -198,7 +205,8 @@ def _word(value: Any) -> str:
     if isinstance(value, ModelSpec):
         return f"{value.source}@{value.revision}" if value.revision else value.source
     if isinstance(value, Parallel):
-        return str(value.tensor)
+        micro = f"x{value.micro_batches}" if value.micro_batches else ""
+        return f"{value.pipeline}{micro}" if value.pipeline > 1 else str(value.tensor)
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
@@ -223,6 +231,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
         parts.append(PurePath(spec.source).name or spec.source)
     if spec.parallel.tensor > 1:
         parts.append(f"tp {spec.parallel.tensor}" + (" sp" if spec.parallel.sequence else ""))
+    if spec.parallel.pipeline > 1:
+        parts.append(f"pp {_word(spec.parallel)}")
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 

@@ -24,12 +24,15 @@ LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
     """Of one step, by rank, seconds: computing, sending and adding up what all had ready, and waiting for a rank that
-    had not; and the bytes that each sent."""
+    had not; and the bytes that each sent. Of a pipeline also when, by `time.monotonic`, each rank began and ended each
+    micro-batch: those of rank 0 first."""
 
     computing: Sequence[float]
     communicating: Sequence[float]
     waiting: Sequence[float]
     sent: Sequence[int]
+    micro_begun: Sequence[float] = ()
+    micro_ended: Sequence[float] = ()
 
 
 class Board:

@@ -22,9 +22,9 @@ from engine.parallel.board import BUFFER, Board
 from engine.parallel.split import shares
 
 
-class Group(ABC):
-    """The ranks of one model, of which this process is `rank`. Its calls fail where another rank does not come within
-    the timeout, or is gone, with whatever error the backend has for it."""
+class Ranked(ABC):
+    """The ranks of one model, of which this process is `rank`; `name`: over what they meet. Its calls fail where
+    another rank does not come within the timeout, or is gone, with whatever error the backend has for it."""
 
     recordable = False  # whether recorded steps have its calls too
     within: bool  # a step: between `begin` and `end`
@@ -33,6 +33,21 @@ class Group(ABC):
         self.board, self.rank, self.ranks, self.name = board, rank, board.ranks, name
         self.within = False
         board.begin(rank, 0)
+
+    def begin(self, step: int) -> None:
+        self.within = True
+        self.board.begin(self.rank, step)
+
+    def end(self) -> None:
+        self.within = False
+
+    @abstractmethod
+    def largest(self, value: float, device: torch.device) -> float:
+        """Of what is said by all ranks that have to decide alike."""
+
+
+class Group(Ranked):
+    """Ranks that compute every layer together."""
 
     @abstractmethod
     def sum(self, x: Tensor) -> Tensor:
@@ -54,15 +69,7 @@ class Group(ABC):
     def rows(self, x: Tensor, rows: int) -> Tensor:
         """`[1, rows, width]` for all ranks, of their shares `x`."""
 
-    def begin(self, step: int) -> None:
-        self.within = True
-        self.board.begin(self.rank, step)
-
-    def end(self) -> None:
-        self.within = False
-
     def largest(self, value: float, device: torch.device) -> float:
-        """Of what all ranks say."""
         told = torch.zeros(1, self.ranks, dtype=torch.float32, device=device)
         told[0, self.rank] = value
         return float(self.sum(told).max())

@@ -23,7 +23,8 @@ from typing import Any, Protocol
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.parallel.board import Board, RankTimes
-from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.channel import Channel
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
 from engine.parallel.wire import Sender
 from engine.scheduler.plan import StepPlan
 
@@ -87,11 +88,14 @@ class Ranks:
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
         count = spec.parallel.ranks
         self.size, self.backend, self.timeout = count, backend, spec.parallel.timeout
-        self.sequence, self._summing = spec.parallel.sequence, spec.parallel.tensor > 1
+        self.parallel = spec.parallel
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
         self.devices: tuple[str, ...] = ()
+        self.layer_kv: list[list[tuple[int, int]]] = []  # of each, as `LoadedModel` has it
+        self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
+        self._channel: Channel | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self._store = Path(tempfile.mkdtemp(prefix="batchscope-ranks-"))
         self._send: Sender | None = None
@@ -130,12 +134,20 @@ class Ranks:
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
             self.devices += (str(told["device"]),)
+            self.layer_kv.append([(heads, width) for heads, width in told["layer_kv"]])
+            if told["stage"] is not None:
+                self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)
 
-    def make_runner(self, config: EngineConfig, blocks: int) -> None:
-        """Each makes a runner as rank 0 does, in the place of the one it has."""
-        self._send = Sender(config.max_running)
-        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks}).encode())
+    def make_runner(self, config: EngineConfig, blocks: int, channel: Channel | None = None) -> None:
+        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`."""
+        self._send, self._channel = Sender(config.max_running), channel
+        lane = channel.lane if channel is not None else 0
+        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks, "lane": lane}).encode())
+        if channel is not None:
+            for other in self.others:
+                other.link.send_descriptor(channel.descriptor)
+            channel.handed_on()
         for other in self.others:
             self._answer(other)
 
@@ -147,6 +159,10 @@ class Ranks:
         self._all(HOST, str(count).encode())
         for other in self.others:
             self._answer(other)
+
+    def measure(self, what: str, **how: int) -> None:
+        """Each measures what rank 0 measures meanwhile: the "interconnect", or its "roof" with these sizes."""
+        self._all(MEASURE, json.dumps({"what": what, **how}).encode())
 
     def step(self, plan: StepPlan) -> int:
         """All of them compute this step; returns its number."""
@@ -163,7 +179,7 @@ class Ranks:
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = (self.mail or self.board).times(step)
+        told = (self._channel or self.mail or self.board).times(step)
         self.spent[-1] += time.perf_counter() - begun
         return told
 
@@ -175,7 +191,7 @@ class Ranks:
     def leave(self, error: Exception) -> Exception:
         """After an error kept rank 0 from its step: all leave it, and stand where they stood before. What the error is
         then: that which one of them met first, or RankLost where they cannot go on."""
-        if self.mail is None or not self._summing or self.gone or self.board.broken:
+        if self.mail is None or self.parallel.tensor == 1 or self.gone or self.board.broken:
             return self.lost(error)
         self.board.stop(0)
         try:

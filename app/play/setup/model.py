@@ -9,12 +9,13 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.language import tr
+from app.play.setup.devices import ABOUT, offer_devices
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
-from app.play.setup.splits import SEQUENCE, SPLITS, residual_words, split_key, split_of, split_title
+from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
-from app.session.estimate import empty, estimate
+from app.session.estimate import Estimate, empty, estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
@@ -35,7 +36,6 @@ from engine.trace import Header, ModelCard
 FOLDER, HUB, SERVER = "folder", "hub", "server"
 PRECISION = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights")
 ALL = tr("What is here and on the hub, what fits, and what each quantization costs in quality")
-DEVICES = tr("over how many ranks every layer is split: processes on a CPU so far, in the paged modes")
 MISSING = {FOLDER: tr("Choose a model folder."), HUB: tr("Type a hub id, such as {id}.", id="Qwen/Qwen3-0.6B")}
 CANCELLED = tr("The load was cancelled. Nothing of it is left in memory.")
 HINTS = {
@@ -56,6 +56,7 @@ class ModelPanel(QWidget):
         self.setObjectName("model_panel")
         self._session = session
         self._header: Header | None = None
+        self._found: Estimate | None = None  # of the chosen model, where something is known of it
         self._left: QWidget | None = None  # what had the focus when a load began
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
@@ -70,7 +71,7 @@ class ModelPanel(QWidget):
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
         self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
-        split = Field("parallel", tr("Devices"), self.devices, f"{DEVICES}\n{SEQUENCE}", split_of, split_key)
+        split = Field("parallel", tr("Devices"), self.devices, ABOUT, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
@@ -247,6 +248,8 @@ class ModelPanel(QWidget):
             self.progress.show_share(None)
         trace = self._session.trace
         self._header = trace.header if state is SessionState.READY and trace is not None else None
+        if not loading:
+            offer_devices(self.devices, self.form.rows["parallel"], self._found)
         self._debounce.start()
         self._show_button()
 
@@ -349,6 +352,9 @@ class ModelPanel(QWidget):
             if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
         self._mark(found.bills)
+        self._found = found if found.fit is not None else None
+        if self._session.state is not SessionState.LOADING:
+            offer_devices(self.devices, self.form.rows["parallel"], self._found)
         if self._header is None or self._changed():
             self.bill.show_estimate(found, config)
             self.facts.say("\n".join(found.facts))

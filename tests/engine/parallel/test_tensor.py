@@ -138,6 +138,7 @@ def test_gloo_gives_the_same_tokens(ways: Ways, tiny_folder: Callable[[str], Pat
     ways.one.begin(PLAIN)
     with Engine(spec(tiny_folder("llama"), 2, backend="gloo", sequence=True), PLAIN, threads=1) as engine:
         assert "gloo" in engine.trace.header.graphs_off
+        assert (engine.trace.header.interconnect or pytest.fail("not measured")).way == "loopback"
         assert tokens(said(engine)) == tokens(said(ways.one))
 
 
@@ -154,6 +155,12 @@ def test_each_step_tells_what_every_rank_did(ways: Ways, tmp_path: Path, sequenc
     assert sum(header.rank_weights) == header.model.weight_bytes
     assert header.ranks_meet == "shared memory"
     assert header.sequence_parallel is sequence
+    assert header.rank_kv == (header.blocks * 16 * header.model.kv_token_bytes // 2,) * 2
+    between = header.interconnect
+    assert between is not None
+    assert between.way == "shared memory"
+    assert between.rate_at(1 << 20) > between.rate_at(4096) > 0, "a small message is slower than its bytes"
+    assert ways.one.trace.header.interconnect is None
     told = [step for step in steps if len(step.rank_bytes)]
     assert len(told) > len(steps) / 2, "a rank may be late to tell now and then"
     for step in told:
