@@ -242,8 +242,8 @@ def wrap(
 def _served(
     module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
 ) -> LoadedModel:
-    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers that
-    a stage has."""
+    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers
+    that a stage has."""
     hold_rotation(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)

@@ -36,9 +36,9 @@ def lane_bytes(tokens: int, widest: int) -> int:
 
 
 class Channel:
-    """Lanes of the board's ranks in a file without a name, each of so many bytes (`lane_bytes`). `descriptor` is handed on; the memory lives as long as
-    somebody has it. A step's messages lie in their lane until rank 0 begins the next step: by then it has had all
-    logits, so all before them was read. Nobody ever waits for room."""
+    """Lanes of the board's ranks in a file without a name, each of so many bytes (`lane_bytes`). `descriptor` is handed
+    on; the memory lives as long as somebody has it. A step's messages lie in their lane until rank 0 begins the next
+    step: by then it has had all logits, so all before them was read. Nobody ever waits for room."""
 
     def __init__(self, board: Board, rank: int, lane: int, patience: float, descriptor: int | None = None) -> None:
         self._board, self._rank, self._patience = board, rank, patience

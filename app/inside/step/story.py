@@ -307,10 +307,10 @@ class StepStory:
         if parts := self.micro_batches:
             stages = len(step.rank_bytes)
             return trn(
-                "Bubbles are {waiting} of the stages' time; {parts} micro-batch through {stages} stages leaves at least "
-                "{least}. {size} were handed on.",
-                "Bubbles are {waiting} of the stages' time; {parts} micro-batches through {stages} stages leave at least "
-                "{least}. {size} were handed on.",
+                "Bubbles are {waiting} of the stages' time; {parts} micro-batch through {stages} stages leaves at "
+                "least {least}. {size} were handed on.",
+                "Bubbles are {waiting} of the stages' time; {parts} micro-batches through {stages} stages leave at "
+                "least {least}. {size} were handed on.",
                 parts,
                 parts=parts,
                 waiting=told["waiting"],

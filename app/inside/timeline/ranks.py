@@ -50,7 +50,7 @@ class MicroBatches:
 
     def at(self, place: int, rank: int, time: float) -> tuple[int, int, float] | None:
         """In the step of a place, the micro-batch that a rank computed at that time, of how many, and its seconds; -1
-        for one between two."""
+        for none."""
         first, end = self._until[place : place + 2]
         if first == end:
             return None
@@ -61,8 +61,8 @@ class MicroBatches:
 
 class RankTimes:
     """All steps of a trace, in order: when they were launched and how long prepare and forward took, and running totals
-    of what each rank did meanwhile. A record tells how long a rank did what, not when: a lane shows shares. Of a pipeline
-    it tells when each micro-batch was computed, and all else of a step is a bubble."""
+    of what each rank did meanwhile. A record tells how long a rank did what, not when: a lane shows shares. Of a
+    pipeline it tells when each micro-batch was computed, and all else of a step is a bubble."""
 
     def __init__(self) -> None:
         self.ranks = 0
@@ -93,8 +93,8 @@ class RankTimes:
         self.__init__()  # type: ignore[misc]
 
     def shares(self, times: Array) -> Array:
-        """Of each column between two moments [columns, 2], the share that each rank spent: [ranks, kinds, columns]. Of a
-        pipeline the first kind is as many as there are shades of micro-batches."""
+        """Of each column between two moments [columns, 2], the share that each rank spent: [ranks, kinds, columns]. Of
+        a pipeline the first kind is as many as there are shades of micro-batches."""
         if not self.ranks:
             return np.zeros((0, len(KINDS), len(times)))
         begins, lengths = np.array(self._begins), np.array(self._lengths)
