@@ -225,7 +225,8 @@ def refuse_inseparable(module: PreTrainedModel, pipeline: Pipeline, kind: str) -
             logits = module(input_ids=ids, position_ids=torch.arange(2)[None], use_cache=False, batch=Passed()).logits
     finally:
         embedding.forward, passage.arrived = forward, None
-    if not (logits if stage.last else passage.leaving).isfinite().all():
+    made = logits if stage.last else passage.leaving
+    if made is None or not made.isfinite().all():
         raise InvalidInput(
             f"{stage.words}: the layers of model type {kind!r} compute with more than what the layer before hands on, "
             "so they cannot be on several devices; use 1"
