@@ -195,8 +195,7 @@ class RooflinePoints(Columns):
         elif row["sent"]:
             message = row["sent"] / self._messages
             exchange = between.rate_at(message)
-        told = {"bandwidth": bandwidth, "rate": rate, "message": message, "exchange": exchange}
-        return Point(kind=kind, **row, **told)
+        return Point(kind=kind, **row, bandwidth=bandwidth, rate=rate, message=message, exchange=exchange)
 
     @property
     def _messages(self) -> int:
