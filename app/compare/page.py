@@ -238,6 +238,7 @@ class ComparePage(Page):
     def _on_runs_read(self, read: SideBySide) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
+            self.setup.change(tr("took the runs' settings"), choice_of(read.race, "", self.setup.choice))
             self.race.open(read.race)
             title = tr("{count} saved runs on one clock", count=len(read.race.lanes))
             if read.differs:
@@ -336,7 +337,7 @@ class ComparePage(Page):
 
     def _tell_of(self, exports: ExportMenu | InsightPanel) -> None:
         exports.failed.connect(lambda words: self.notice.tell("error", words, ""))
-        exports.done.connect(lambda words: self.notice.tell("info", words, ""))
+        exports.done.connect(lambda words: self.notice.tell("info", words, "", passes=True))
 
     def _say_workload(self) -> None:
         card = self.setup.card

@@ -205,10 +205,12 @@ class MainWindow(QMainWindow):
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
+        for after in (session.submitted, self.undo.indexChanged):
+            after.connect(self.banner.pass_by)
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
         self.page.undoable.connect(self.undo.did)
-        self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
+        self.page.told.connect(lambda words: self.banner.tell("info", words, "", passes=True))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
         self.runs.closed.connect(self._on_run_closed)
@@ -351,7 +353,7 @@ class MainWindow(QMainWindow):
         where = "GPU" if card.device.startswith("cuda") else "CPU"
         held, keys = held_words(card), PAGES[MODELS].native_keys
         words = tr("{held} on the {device}. {keys} is the way back.", held=held, device=where, keys=keys)
-        self.banner.tell("info", tr("{model} is loaded", model=model_words(card.source)), words)
+        self.banner.tell("info", tr("{model} is loaded", model=model_words(card.source)), words, passes=True)
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
