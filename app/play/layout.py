@@ -80,8 +80,11 @@ class PlayLayout:
         self._size([("live", 250), ("beams", 230)], DOWN)
 
     def follow_zoom(self) -> None:
-        """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""
+        """The columns at both sides are as wide in pixels of the design as they were, and as at first at least. Where
+        another page is in front, once this one is."""
         self._area.setAnimated(moving())
+        if not self._area.isVisible():
+            return
         before, self._zoom = self._zoom, theme.zoom()
         shown = [name for name, dock in self._docks.items() if dock.isVisible() and not dock.isFloating()]
         right = [name for name in shown if AREAS.get(name, RIGHT) is RIGHT][:1]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -220,6 +220,10 @@ class PlayPage(Page):
             (tr("One step on"), ".", lambda: scope.step_by(1)),
             (tr("Follow the newest"), "F", scope.follow),
         ]
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.layout_of.follow_zoom()
 
     def _tell_titles(self) -> None:
         """A panel says its title where no tab does."""

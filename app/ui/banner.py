@@ -18,7 +18,7 @@ MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
 class Banner(QFrame):
-    """Hidden until `tell`; its buttons hide it again, and time what passes, unless the pointer or the focus is on it."""
+    """Hidden until `tell`; its buttons hide it again, and time does what passes, unless one points at it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -112,7 +112,11 @@ class EmptyWords(Painted):
 def write_middle(painter: QPainter, box: QRect, words: str, face: FontFace, margin: float) -> list[str]:
     """Wrapped, in the middle of a box, as `fitting` there; `margin` left and right in pixels of the design. Returns the
     lines."""
-    lines, high = fitting(words, face, box.width() - 2 * theme.px(margin), box.height()), face.metrics.lineSpacing()
+    high = face.metrics.lineSpacing()
+    for inset in (margin, 1):  # rather near to the rim than cut
+        lines = fitting(words, face, box.width() - 2 * theme.px(inset), box.height())
+        if lines and not lines[-1].endswith("…"):
+            break
     top = box.top() + (box.height() - len(lines) * high) / 2
     for place, line in enumerate(lines):
         baseline = face.baseline(top + place * high, high)

@@ -56,8 +56,8 @@ class RooflinePlot(Chart):
         self._rastered = 0  # how many steps are in it
 
     def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
-        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero; `empty`
-        is said where there is none at all."""
+        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
+        `empty` is said where there is none at all."""
         self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered = None, -1
