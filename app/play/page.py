@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -224,6 +224,10 @@ class PlayPage(Page):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.layout_of.follow_zoom()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.layout_of.rest()
+        super().hideEvent(event)
 
     def _tell_titles(self) -> None:
         """A panel says its title where no tab does."""

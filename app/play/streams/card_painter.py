@@ -119,7 +119,7 @@ class CardPainter:
         x, end = box.left() + self.pad + dot + px(6), box.right() - self.pad
         name, words = str(view.request), state_words(view)
         self.strong.say(painter, x, baseline, name, t.secondary if over else t.text)
-        start = x + max(self.strong.width(name), self.strong.width("000")) + px(7)
+        start = x + max(self.strong.width(name), self.strong.width("00")) + px(7)
         x += self.strong.width(name) + px(7)
         whose, gap = view.label, px(7) if view.label else 0
         taken = small.width(words) + small.width(whose) + gap
@@ -134,7 +134,7 @@ class CardPainter:
             fits.append((words.partition(" · ")[0], rate, most))
         for wording, numbers, least in fits:
             width = small.width(numbers)
-            needed = small.width(wording) + small.width(whose) + gap + px(10) + max(width, small.width(least))
+            needed = small.width(wording) + small.width(whose) + gap + px(6) + max(width, small.width(least))
             if numbers and needed <= end - start:
                 small.say(painter, end - width, baseline, numbers, t.faint if quiet else t.secondary)
                 words = wording
