@@ -18,6 +18,7 @@ from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
+from app.ui.layouts import column, held
 from app.ui.line import Line
 from app.ui.painted import EmptyWords, Painted, fitting
 from app.words import bytes_words
@@ -120,9 +121,12 @@ def test_a_banner_does_what_it_offers_once_and_copies_details(qtbot: QtBot) -> N
 
 
 def test_a_banner_of_what_is_over_goes_by_itself_and_one_that_asks_stays(qtbot: QtBot) -> None:
-    banner = Banner()
-    qtbot.addWidget(banner)
-    banner.move(400, 400)  # away from the pointer
+    banner, edit = Banner(), QLineEdit()
+    window = held(column(edit, banner))
+    qtbot.addWidget(window)
+    window.move(400, 400)  # away from the pointer
+    window.show()
+    edit.setFocus()
     banner._passes.setInterval(1)
     banner.tell("info", "It is done", "", passes=True)
     qtbot.waitUntil(lambda: not banner.isVisible())
