@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 
 from app.language import tr, trn
+from app.words import bytes_words
 from engine.trace import Header, Telemetry
 
 LONG_STEP = re.compile(r"a step of ([\d.]+) s gains nothing by it")  # as the engine says it
@@ -30,10 +31,29 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class RankBill:
+    """What a rank of a split model has of its weights and of the KV pool, in bytes."""
+
+    weights: int
+    kv_pool: int
+
+    @property
+    def own(self) -> int:
+        return self.weights + self.kv_pool
+
+    @property
+    def words(self) -> str:
+        return tr(
+            "weights {weights}, KV pool {pool}", weights=bytes_words(self.weights), pool=bytes_words(self.kv_pool)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceBill:
     """Bytes that add up to `total`; where `total` is 0 only weights and pool are known. `source` says whence they are.
 
-    `runtime` is what this process holds besides; where `activations` is None, they are in it.
+    `runtime` is what this process holds besides; where `activations` is None, they are in it. `ranks`: how weights and
+    pool lie on those of a split model.
     """
 
     weights: int
@@ -46,6 +66,7 @@ class DeviceBill:
     source: str = ""
     graphs: int = 0
     draft: int = 0
+    ranks: tuple[RankBill, ...] = ()
 
     @property
     def own(self) -> int:
@@ -124,6 +145,7 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
         known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
         known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
+    known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
     if measured is None:
         return known
     if header.model.device.startswith("cuda"):
