@@ -177,7 +177,12 @@ def test_stages_are_even_in_bytes_with_embedding_and_head() -> None:
     assert split([5, 1, 1, 1], 2) == [0, 1, 4]
     assert split([1, 1, 1], 3) == [0, 1, 2, 3]
     anatomy = Anatomy("model.layers", 2, "model.embed_tokens", "lm_head", tied=True)
-    sizes = {"model.embed_tokens.weight": 10, "model.layers.0.w.weight": 1, "model.layers.1.w.weight": 1, "norm.weight": 1}
+    sizes = {
+        "model.embed_tokens.weight": 10,
+        "model.layers.0.w.weight": 1,
+        "model.layers.1.w.weight": 1,
+        "norm.weight": 1,
+    }
     first, last = (stage_of(rank, 2, anatomy, sizes) for rank in range(2))
     held = [{name: stage.held_as(name) for name in sizes} for stage in (first, last)]
     assert held[0]["model.embed_tokens.weight"] == ["model.embed_tokens.weight"]
@@ -190,7 +195,9 @@ def test_micro_batches_are_whole_rows_of_about_as_many_tokens() -> None:
     branch: Any = SimpleNamespace()
 
     def plan(*counts: int) -> StepPlan:
-        return StepPlan(tuple(Row(branch, i, 0, n, Kind.DECODE, 1, False) for i, n in enumerate(counts)), copies=((1, 2),))
+        return StepPlan(
+            tuple(Row(branch, i, 0, n, Kind.DECODE, 1, False) for i, n in enumerate(counts)), copies=((1, 2),)
+        )
 
     def parts(most: int, *counts: int) -> list[list[int]]:
         found = micro_batches(plan(*counts), most)
