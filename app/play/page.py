@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -223,7 +223,7 @@ class PlayPage(Page):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.layout_of.follow_zoom()
+        QTimer.singleShot(0, self, self._come_back)  # a page behind another has no sizes to go by
 
     def hideEvent(self, event: QHideEvent) -> None:
         self.layout_of.rest()
@@ -261,10 +261,18 @@ class PlayPage(Page):
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll
 
+    def _come_back(self) -> None:
+        """Zooming while another page was in front leaves what it needs at least to be told again, and then taken in."""
+        self._fit_setup()
+        QTimer.singleShot(0, self, self.layout_of.follow_zoom)
+
     def _on_theme(self) -> None:
+        self._fit_setup()
+        self.layout_of.follow_zoom()
+
+    def _fit_setup(self) -> None:
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
-        self.layout_of.follow_zoom()
 
     def _on_opened(self, request: int) -> None:
         self._bridge.scope.select(request)

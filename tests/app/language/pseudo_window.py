@@ -10,8 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 LANGUAGE = "qaa"  # reserved by ISO 639 for who needs one of his own
 ACCENTED = str.maketrans(
@@ -114,13 +116,18 @@ async def look() -> list[list[str]]:
             window.open_path(runs / race)
             compare = window.compare
             assert compare is not None
-            assert await until(lambda: compare.race.file == runs / race and compare.race.report is not None, 20)
+            assert await until(partial(shown, compare.race, runs / race), 20)
             for insight in (None, *INSIGHTS):
                 compare.replay.view.setCurrentIndex(max(0, compare.replay.view.findData(insight)))
                 for view in compare.views:
                     view.lane.scope.catch_up()
                 await take_in()
     return [list(each) for each in read]
+
+
+def shown(race: Any, file: Path) -> bool:
+    """Whether this race is on show, whole."""
+    return race.file == file and race.report is not None
 
 
 def readable(window: object) -> Iterator[tuple[str, ...]]:
