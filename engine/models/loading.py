@@ -171,9 +171,7 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     info, config = inspect_folder(folder, name_of(spec, folder)), transformers_config(folder, spec)
     held = quantization_of(folder, spec, config)
     if held != "none":
-        raise InvalidInput(
-            f"{asked}: a model held as {held} cannot be split yet; use quantization none"
-        )
+        raise InvalidInput(f"{asked}: a model held as {held} cannot be split yet; use quantization none")
     if spec.trust_remote_code and "auto_map" in config.to_dict():
         raise InvalidInput(f"{asked}: a model that brings its own code cannot be split; use 1")
     if why := no_ranks_here():
@@ -194,10 +192,12 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         loaded = _read(spec, folder, say, device, ranks.place)
         ranks.ready(lambda: say("waiting for the other ranks"))
     except BaseException as error:
-        why = ranks.meant(error) if isinstance(error, Exception) else error
+        meant = ranks.meant(error)
         ranks.close()
         release_references(error)
-        raise why
+        if meant is not error:
+            raise meant from error
+        raise
     ranks.devices = (str(device), *ranks.devices)
     loaded.ranks = ranks
     loaded.others_kv = [heads for each in ranks.layer_kv for heads in each]
@@ -242,8 +242,8 @@ def wrap(
 def _served(
     module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
 ) -> LoadedModel:
-    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers that
-    a stage has."""
+    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers
+    that a stage has."""
     hold_rotation(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)

@@ -174,8 +174,8 @@ class RecordedSteps:
         return self._program.bytes
 
     def __call__(self, runs: Runs) -> Tensor:
-        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it; overwritten
-        by the next step."""
+        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it;
+        overwritten by the next step."""
         self.attention, told = 0.0, list[list[Tensor]]()
         for count, kept in runs:
             if told:  # the next run overwrites them

@@ -318,9 +318,7 @@ class TimelineView(SelectableTimeline):
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
-            paint.legend(
-                painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks.ranks
-            )
+            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
         t, told = theme.current(), self.told()
         at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
         for i, words in enumerate(told or at_foot):

@@ -23,7 +23,8 @@ from engine.trace.trace import Trace
 ROWS = 16
 MOST = 0.05  # of a step: the goal of what the machinery beside the forward may take
 WAYS = {"one device": Parallel(), "tensor": Parallel(2), "tensor and sequence": Parallel(2, sequence=True)}
-WAYS["pipeline"] = Parallel(pipeline=2)
+STAGED = "pipeline"
+WAYS[STAGED] = Parallel(pipeline=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ class Measured:
 
     @property
     def share(self) -> float:
-        """Of a split step that machinery and waiting take."""
-        return max((side.machinery + side.waiting) / side.step for side in self.sides if side.ranks > 1)
+        """Of a step of split layers that machinery and waiting take; stages wait by their nature."""
+        layered = [side for side in self.sides if side.ranks > 1 and side.name != STAGED]
+        return max((side.machinery + side.waiting) / side.step for side in layered)
 
     @property
     def reached(self) -> bool:
@@ -72,7 +74,10 @@ class Measured:
             ("of it waiting for others, ms", "waiting", ".2f"),
             ("plans sent and times read, ms", "machinery", ".3f"),
         ]
-        columns += [("bytes a rank sends in a step", "sent", ",d"), ("activations at the largest step", "activations", ",d")]
+        columns += [
+            ("bytes a rank sends in a step", "sent", ",d"),
+            ("activations at the largest step", "activations", ",d"),
+        ]
         columns += [("of them residuals and norms", "residuals", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [

@@ -114,8 +114,8 @@ class Step:
 
     Of a model that is split, `[ranks]`, seconds of prepare and forward by what each rank did: `rank_computing`,
     `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
-    `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started` at
-    which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
+    `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started`
+    at which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
     """
 
     step: int

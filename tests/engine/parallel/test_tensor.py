@@ -121,9 +121,7 @@ def test_what_cannot_be_split_is_refused_by_name(tiny_folder: Callable[[str], Pa
     ]:
         with pytest.raises(InvalidInput, match=words):
             Engine(spec(tiny_folder(name), ranks), threads=1)
-    with pytest.raises(
-        InvalidInput, match="model type 'qwen2_moe' cannot share its rows: its 'mlp' adds up .* more than"
-    ):
+    with pytest.raises(InvalidInput, match=r"'qwen2_moe' cannot share its rows: its 'mlp' adds up .* more than once"):
         Engine(spec(experts_beside_experts(tmp_path), 2, sequence=True), threads=1)
     with pytest.raises(InvalidInput, match="held as int8"):
         Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)), threads=1)
