@@ -145,6 +145,7 @@ class PagedRunner(Runner):
         try:
             with torch.inference_mode():
                 self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree)
+            self.overlaps = True
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
@@ -203,7 +204,7 @@ class PagedRunner(Runner):
 
     def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
         runs, tokens = self._lay_out(rows)
-        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens)
+        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens, overlaps=True)
 
     def _lay_out(self, rows: Sequence[Row]) -> tuple[Runs, int]:
         """The runs of a step to be replayed, and how many tokens it has."""
@@ -226,7 +227,7 @@ class PagedRunner(Runner):
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded
         assert recorded is not None
-        logits = recorded(runs)
+        logits = recorded(runs, self._meanwhile)
         if timer is not None:
             timer.seconds += recorded.attention
         return Computed(logits, recorded.greedy)

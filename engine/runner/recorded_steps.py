@@ -164,13 +164,15 @@ class RecordedSteps:
         """Of the memory that it computes in."""
         return self._program.bytes
 
-    def __call__(self, runs: Runs) -> Tensor:
-        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, overwritten by the next step."""
+    def __call__(self, runs: Runs, meanwhile: Callable[[], None] | None = None) -> Tensor:
+        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, overwritten by the next step.
+        `meanwhile` is called by this thread while the others begin."""
         self.attention, told = 0.0, list[list[Tensor]]()
         for count, kept in runs:
             if told:  # the next run overwrites them
                 told[-1] = [x.clone() for x in told[-1]]
-            told.append(self._program(count, kept))
+            told.append(self._program(count, kept, meanwhile))
+            meanwhile = None
             self.attention += self._program.attention
         logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
