@@ -255,16 +255,21 @@ class Runner(ABC):
         return to_device(values, self._device, dtype)
 
 
+def single(rows: Sequence[Row]) -> bool:
+    """Whether each draws one token."""
+    return [row.samples for row in rows].count(1) == len(rows)
+
+
 def drawn_rows(sampling: Sequence[Row]) -> Sequence[Row]:
     """The row of each token that is drawn: rows whose drafts are verified come several times."""
-    if all(row.samples == 1 for row in sampling):
+    if single(sampling):
         return sampling
     return [row for row in sampling for _ in range(row.samples)]
 
 
 def positions_drawn(sampling: Sequence[Row]) -> list[int]:
     """The position of each."""
-    if all(row.samples == 1 for row in sampling):
+    if single(sampling):
         return [row.first + row.count for row in sampling]
     return [at for row in sampling for at in row.drawn_at]
 
