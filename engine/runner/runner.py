@@ -144,7 +144,7 @@ class Runner(ABC):
             self._launch(launched, on_gpu)
         except Exception as error:
             if group.within:  # where the others are in it, nobody can say
-                raise ranks.lost(error) from error
+                raise ranks.leave(error) from error
             raise
         launched.times = ranks.times
         return launched
@@ -176,7 +176,7 @@ class Runner(ABC):
                 if masks is not None:
                     masks.leave()
                 raise
-            forwarded = Clock()
+            forwarded, self._meanwhile = Clock(), nothing
             if self.model.group is not None:
                 self.model.group.end()
             if timer is not None:

@@ -25,11 +25,13 @@ def test_a_step_is_told_of_while_the_next_computes(demo: Engine) -> None:
     assert {under_way for _, under_way in with_steps[:-1]} == {1}, "the next step is in flight by then"
     assert with_steps[-1][1] == 0, "after the last one there is none to wait for"
     records = [record for record, _ in told]
-    assert isinstance(records[-1], Ended) and records[-1].request == streams[1].request
+    assert isinstance(records[-1], Ended)
+    assert records[-1].request == streams[1].request
     for i, record in enumerate(records):
         if isinstance(record, Ended):
             last = next(step for step in reversed(records[:i]) if isinstance(step, Step))
-            assert record.request in last.request and last.ended <= record.time
+            assert record.request in last.request
+            assert last.ended <= record.time
     again = demo.submit("A story of a kite", GOES_ON)  # what is told of while nothing follows comes at once, too
     next(iter(again))
     again.cancel()
