@@ -10,7 +10,7 @@ from app.__main__ import main
 from app.fleet import FleetSource
 from app.fleet.panel import route_words
 from app.fleet.state import FleetState, fleet_state
-from app.window.fleet_window import FleetWindow
+from app.window.fleet import FleetWindow
 from engine import EngineConfig, ModelSpec, SamplingParams
 from engine.remote import ServerAddress
 from engine.serving import Server, ServingSettings, local_fleet

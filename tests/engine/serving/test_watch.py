@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from engine.config import LiveBudget
 from engine.remote import RemoteEngine, ServerAddress
 from engine.remote.frames import PROTOCOL, STATE, pack, unpack
 from engine.serving import KeyFile, Server, ServingSettings, made_key
+from engine.serving.access import keys as access_keys
+from engine.serving.watch import watcher
 from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
@@ -95,7 +98,7 @@ def test_a_connection_that_is_cut_comes_back_and_goes_on_where_it_was(server: Se
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By name, and in `file` where they are kept."""
     file = KeyFile(tmp_path_factory.mktemp("keys") / "keys.json")
-    made = {name: made_key(name) for name in ("boss", "ann", "gone")}
+    made = {name: made_key(name) for name in ("boss", "chief", "ann", "gone")}
     for _, kept in made.values():
         file.add(kept)
     return {name: told for name, (told, _) in made.items()} | {"file": str(file.path)}
@@ -104,7 +107,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def closed(engine: EngineProcess, keys: dict[str, str]) -> Iterator[Server]:
     """Asks for a key; `boss` may have control."""
-    settings = ServingSettings(port=0, keys=Path(keys["file"]), controllers=("boss",))
+    settings = ServingSettings(port=0, keys=Path(keys["file"]), controllers=("boss", "chief"))
     with serving(engine, settings) as server:
         yield server
 
@@ -158,8 +161,66 @@ def test_one_has_control_and_the_others_are_told_why_they_have_not(closed: Serve
             second._link.say({"do": "cancel", "requests": None})
             assert second.encode("Once") == boss.encode("Once")
             assert stream.result(30).finish_reason is FinishReason.LENGTH
+            until(lambda: second.status.holder == "boss")
+            boss.give_control_back()
+            assert (boss.status.free, boss.status.holder) == (True, None)
+            with pytest.raises(InvalidInput, match="nobody has control of this server; this window can take it"):
+                boss.submit("Once")
+            until(lambda: second.status.free)
+            with pytest.raises(InvalidInput, match="may watch, not send"):
+                ann.take_control()
+            second.take_control()
+            with pytest.raises(InvalidInput, match="the window of 'boss' has control"):
+                boss.take_control()
+            assert second.submit("Once", GREEDY).result(30).text
     with watching(closed.address, keys["boss"]) as again:
         assert not again.status.observes, "who said goodbye gave it back"
+
+
+def test_who_takes_control_reads_what_runs_from_its_beginning(
+    engine: EngineProcess, closed: Server, keys: dict[str, str]
+) -> None:
+    with watching(closed.address, keys["boss"]) as boss:
+        with watching(closed.address, keys["boss"]) as second:
+            before, stream = second.trace, boss.submit("Once upon a time", GREEDY.with_(max_tokens=900))
+            until(lambda: any(len(view.tokens) > 5 for view in before.requests.values()))
+            assert not any(view.text or view.prompt for view in before.requests.values())
+            boss.give_control_back()
+            until(lambda: second.status.free)
+            second.take_control()
+            until(lambda: second.trace is not before and second.trace.requests)
+            assert before.complete
+            own = stream.result(30)
+            until(lambda: not second.trace.open)
+            (view,) = [view for view in second.trace.requests.values() if view.request == stream.request]
+        assert (view.prompt, view.tokens.tolist()) == ("Once upon a time", list(own.token_ids)[: len(view.tokens)])
+        assert own.text.startswith(view.text)
+        assert len(view.text) > 20
+
+
+def test_control_is_for_the_window_and_the_key_that_took_it(closed: Server, keys: dict[str, str]) -> None:
+    """Whoever learns a window's name has not its key."""
+    with raw(closed.address, keys["boss"], control=True), raw(closed.address, keys["chief"], control=True) as other:
+        welcome = json.loads(other.recv(5))
+        assert (welcome["observes"], welcome["holder"]) == ("the window of 'boss' has control of this server", "boss")
+
+
+def test_a_revoked_key_sends_nothing_more_though_its_window_takes_nothing(
+    engine: EngineProcess, closed: Server, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, kept = made_key("boss2")
+    monkeypatch.setattr(watcher, "PULSE", 60.0)  # what looks at the key beside what is said
+    file = KeyFile(Path(keys["file"]))
+    file.add(kept)
+    time.sleep(access_keys.GLANCE)
+    with raw(closed.address, told) as connection:
+        heard(connection, 0.2)
+        file.revoke("boss2")
+        time.sleep(access_keys.GLANCE)
+        connection.send(json.dumps({"do": "encode", "call": 1, "given": "Once"}))
+        with pytest.raises(ConnectionClosed, match="no longer known"):
+            while True:
+                assert '"call": 1' not in str(connection.recv(5))
 
 
 def test_a_key_that_is_revoked_ends_the_watching(closed: Server, keys: dict[str, str]) -> None:
@@ -277,6 +338,7 @@ def test_a_frame_is_read_whole_or_not_at_all(engine: EngineProcess) -> None:
 
 
 SAYS = {"protocol": PROTOCOL, "records": VERSION, "model": "demo", "observes": "", "texts": True, "caller": ""}
+SAYS |= {"barred": False, "holder": "", "replicas": 0}
 
 
 def test_a_server_that_says_what_no_server_says_is_left(engine: EngineProcess) -> None:
@@ -286,6 +348,7 @@ def test_a_server_that_says_what_no_server_says_is_left(engine: EngineProcess) -
     said: list[tuple[list[str | bytes], str]] = [
         (["{}"], "cannot be read"),
         ([json.dumps({"say": "welcome"} | SAYS | {"protocol": 99})], "another version"),
+        ([json.dumps({"say": "welcome"} | SAYS | {"holder": 7})], "cannot be read"),
         ([begin, b"\x80\x04pickled"], "a frame that"),
         ([begin, second], "what no run can have"),
         ([begin, pack(5, [header], 1)[0]], "out of order"),
