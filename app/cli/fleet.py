@@ -25,5 +25,5 @@ def watch(options: argparse.Namespace) -> int:
     if not has_display():
         raise InvalidInput("there is no display to open a window on; GET /fleet tells the same as JSON")
     with uninterrupted():
-        from app.window.fleet import open_fleet
+        from app.window.fleet.alone import open_fleet
     return open_fleet(address)

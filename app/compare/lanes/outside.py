@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 from app.inside.timeline.runs import Cell
@@ -38,7 +39,7 @@ def _times(view: RequestView, sample: SampleView) -> str:
         parts.append(trn("{count:,} token", "{count:,} tokens", len(times)))
     else:
         parts.append(trn("{count:,} piece of text so far", "{count:,} pieces of text so far", len(times)))
-    gaps = [after - before for before, after in zip(times, times[1:]) if after > before]
+    gaps = [after - before for before, after in pairwise(times) if after > before]
     if gaps:
         parts.append(tr("median gap {time}", time=duration(median(gaps))))
     return " · ".join(parts)

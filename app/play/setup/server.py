@@ -74,6 +74,6 @@ class ServerFields(QWidget):
         self.control.setVisible(status is not None and (self._free or not status.observes))
         self.control.setText(tr("Take control") if self._free else tr("Give control back"))
         tip = tr("Nobody has control: this window can send, stop and steer from now on, and reads all texts")
-        back = tr("Another window can take it then; what this one has sent goes on")
+        back = tr("Another window can take it then. What this one has sent goes on, and is told here without texts")
         self.control.setToolTip(tip if self._free else back)
         self.fleet.setVisible(status is not None and status.replicas > 0)

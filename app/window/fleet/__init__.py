@@ -1,4 +1,4 @@
-"""Windows that watch a fleet: one of its own, or beside the main one."""
+"""The window that watches a fleet: by itself, or beside the main one."""
 
 from app.window.fleet.beside import FleetBeside
-from app.window.fleet.window import FleetWindow, open_fleet
+from app.window.fleet.window import FleetWindow

@@ -7,8 +7,6 @@ from PySide6.QtWidgets import QMainWindow
 from app import storage
 from app.fleet import FleetPanel, FleetSource
 from app.language import tr
-from app.window.application import make_application
-from engine.remote import ServerAddress
 
 SIZE = (1120, 680)
 GEOMETRY_KEY = "fleet/geometry"
@@ -38,12 +36,3 @@ class FleetWindow(QMainWindow):
         self._source.close()
         super().closeEvent(event)
         self.closed.emit()
-
-
-def open_fleet(address: ServerAddress) -> int:
-    """Shows it until it is closed."""
-    app = make_application()
-    window = FleetWindow(FleetSource(address))
-    app.setQuitOnLastWindowClosed(True)
-    window.show()
-    return app.exec()

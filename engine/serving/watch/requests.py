@@ -22,7 +22,8 @@ TOKEN_BYTES = 8  # of a prompt's token id, about
 
 
 class WindowRequests:
-    """Each is an exchange of its own, by the name of the window's key. On the event loop's thread alone."""
+    """Each is an exchange of its own, by the name of the window's key: so all others see it too, who are to be told
+    no words of the window's own, and nobody speaks in another's name. On the event loop's thread alone."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -54,7 +55,7 @@ class WindowRequests:
             opened += [self._begun(caller, all_of_them) for _ in submissions[1:]]
             for (exchange, _), one in zip(opened, submissions, strict=True):
                 exchange.prompts, exchange.params, exchange.size = [one.prompt], one.params, _size(one.prompt)
-                exchange.label, exchange.submitted = one.label, one.time or 0.0
+                exchange.label, exchange.submitted = caller or one.label, one.time or 0.0
             await self._service.submit([exchange for exchange, _ in opened], asked.get("more") is True)
             all_of_them.pop_all()
         streams = []

@@ -33,7 +33,7 @@ class Watcher:
         self._socket, self._service, self._hub = socket, service, hub
         self._seat, self._known = seat, known
         self._stood = self.standing
-        self._reads_along = self._texts  # since what it was sent last
+        self._position = 0  # of the first record that it was not sent
         self._caller: str = socket.scope["caller"]
         self._sent = self._took = 0  # bytes of frames
         self._took_more = asyncio.Event()
@@ -42,7 +42,7 @@ class Watcher:
 
     async def live(self, run: str, position: int) -> None:
         """From `position` of `run` on, where that is this one and is still there; else from how things stand."""
-        tasks = [asyncio.create_task(part) for part in (self._listen(), self._tell(run, position))]
+        tasks = [asyncio.create_task(part) for part in (self._tell(run, position), self._listen())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -70,10 +70,12 @@ class Watcher:
 
     async def _tell(self, run: str, position: int) -> None:
         hub, records = self._hub, self._hub.trace.records
-        if run == hub.run and records.first <= position <= len(records):
-            await self.say(say="resume", run=run, position=position)
-        else:
-            position = await self._begin("behind" if run == hub.run else "", position)
+        async with self._turn:
+            self._position = position
+            if run == hub.run and records.first <= position <= len(records):
+                await self.say(say="resume", run=run, position=position)
+            else:
+                await self._begin("behind" if run == hub.run else "")
         told = 0.0
         while True:
             await self._say_standing()
@@ -83,36 +85,33 @@ class Watcher:
                     return await self._dismiss()
                 await self.say(say="at", end=len(records))
             async with self._turn:
-                if (texts := self._texts) and not self._reads_along:
-                    position = await self._begin("texts", position)  # what runs is told once more, with its texts
-                self._reads_along = texts
                 end = len(records)
-                new = position < end and self._sent - self._took < WINDOW
+                new = self._position < end and self._sent - self._took < WINDOW
                 if new:
                     try:
-                        frame, position = await self._service.aside(hub.frame, position, end, texts)
+                        next_frame = hub.frame, self._position, end, self._texts
+                        frame, self._position = await self._service.aside(*next_frame)
                         await self._send(frame)
                     except Gap:
-                        position = await self._begin("behind", position)
-            if position < end and not new:  # its window is full: it is behind, and the engine does not wait
+                        await self._begin("behind")
+            if self._position < end and not new:  # its window is full: it is behind, and the engine does not wait
                 self._took_more.clear()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._took_more.wait(), PULSE)
-            elif not new or end - position < 1:
+            elif not new or end - self._position < 1:
                 await asyncio.sleep(PAUSE)
 
-    async def _begin(self, why: str, position: int) -> int:
-        """Tells how things stand, and why that is told: the window is "behind" its `position`, or reads "texts" from
-        now on. Returns from where on records follow."""
-        self._reads_along = texts = self._texts
-        told, begins = await self._service.aside(self._hub.beginning, texts)
-        lost = begins - position if why == "behind" else 0
+    async def _begin(self, why: str) -> None:
+        """Tells how things stand, from where on records follow, and why that is told: the window is "behind", or reads
+        "texts" from now on."""
+        told, begins = await self._service.aside(self._hub.beginning, self._texts)
+        lost = begins - self._position if why == "behind" else 0
         await self.say(say="begin", run=self._hub.run, position=begins, state=len(told), lost=lost, why=why)
         while told:
             frame, count = await self._service.aside(pack, STATE, told, FRAME)
             await self._send(frame)
             told = told[count:]
-        return begins
+        self._position = begins
 
     async def _send(self, frame: bytes) -> None:
         self._sent += len(frame)
@@ -175,12 +174,17 @@ class Watcher:
             raise InvalidInput(why)
 
     async def _control(self, take: bool) -> None:
-        """Takes control, or gives it back."""
-        if take and (why := self._seat.take()):
-            raise InvalidInput(why)
-        if not take:
-            self._seat.give_back()
-        await self._say_standing()
+        """Takes control, or gives it back. Who has it now, and read no texts before, is told anew what runs: before the
+        answer, and so before anything that it sends."""
+        async with self._turn:
+            read = self._texts
+            if take and (why := self._seat.take()):
+                raise InvalidInput(why)
+            if not take:
+                self._seat.give_back()
+            await self._say_standing()
+            if self._texts and not read:
+                await self._begin("texts")
 
     async def _submit(self, asked: Json) -> list[Json]:
         streams = await self._hub.requests.submit(asked, self._caller, self._seat.standing.observes)

@@ -97,11 +97,11 @@ def test_the_tip_of_its_bar_says_what_its_client_saw_and_what_is_not_known(recor
     assert cell is not None
     running = outside_words(cell, index.requests, 0.0).splitlines()
     assert running[0] == "request 0 · row 1"
-    assert running[2] == "TTFT 1.0 s · 2 pieces of text so far · median gap 2.0 s"
+    assert running[2] == "TTFT 1.00 s · 2 pieces of text so far · median gap 2.00 s"
     assert running[3] == "it goes on"
     index.feed(records[-1])
     over = outside_words(cell, index.requests, 0.0).splitlines()
-    assert over[2].startswith("TTFT 1.0 s · 5 tokens · ")
-    assert over[3].endswith(" after 3.0 s")
+    assert over[2].startswith("TTFT 1.00 s · 5 tokens · ")
+    assert over[3].endswith(" after 3.00 s")
     assert over[-1].startswith("unknown from outside: its steps, its prefill")
     assert "unknown from outside" in outside_words(cell, {}, 0.0)
