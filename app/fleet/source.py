@@ -56,7 +56,7 @@ class FleetSource(QObject):
                     connection = self._kind(self._netloc, timeout=TIMEOUT)
                 self._end_those(connection)
                 self.told.emit(self._state(connection))
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 self.failed.emit(str(error) or type(error).__name__)
                 if connection is not None:
                     connection.close()

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -22,6 +21,7 @@ from engine.remote.address import ServerAddress
 from engine.remote.asks import told
 from engine.remote.frames import PROTOCOL, STATE, unpack
 from engine.remote.link import ConnectionLost, Link, Refused
+from engine.remote.status import TOLD, LinkStatus
 from engine.trace.records import VERSION, Ended, FinishReason, Header, Notice, Record, Steered
 from engine.trace.records.check import RecordCheck
 from engine.trace.trace import Trace
@@ -29,30 +29,6 @@ from engine.trace.trace import Trace
 ANSWER = 30.0  # seconds that a server may take to answer a call
 BEGINNING = 20.0  # seconds that it may take to tell of its run
 GLANCE = 0.05
-TOLD = "observes", "texts", "model", "caller", "barred", "holder", "replicas"  # by a server, of what this window may do
-
-
-@dataclass(frozen=True, slots=True)
-class LinkStatus:
-    """`behind`: records that the server has and this window has not. `observes`: why it may only look, "" where it has
-    control; `barred`: its key may never have that. `holder`: the name of the key whose window has it, "" where that has
-    no name, None where nobody has it. `texts`: whether it is told what is said. `model` is what clients call it,
-    `caller` the key's name, `replicas` how many a fleet has (0: one engine)."""
-
-    connected: bool = False
-    behind: int = 0
-    observes: str = ""
-    texts: bool = True
-    model: str = ""
-    caller: str = ""
-    barred: bool = False
-    holder: str | None = None
-    replicas: int = 0
-
-    @property
-    def free(self) -> bool:
-        """Whether it can take control now."""
-        return bool(self.observes) and not self.barred and self.holder is None
 
 
 class RemoteEngine(EngineFace):

@@ -1,6 +1,8 @@
 """The fleet's panel over a real server: a replica is killed by its button, and its request is seen to go on."""
 
+import contextlib
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -100,6 +102,32 @@ def test_what_no_fleet_tells_is_refused() -> None:
             fleet_state(wrong)
     assert len(fleet_state(told(replicas=[replica] * 99)).replicas) == 64
     assert len(fleet_state(told(routes=[route | {"why": "x" * 9_999}])).routes[0].why) == 300
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"replicas": 7}', b"\xff", b" " * (5 << 20)])
+def test_a_server_that_is_no_fleet_is_told_of_and_asked_again(qtbot: QtBot, body: bytes) -> None:
+    class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as strange:
+        serving = threading.Thread(target=strange.serve_forever, args=(0.01,))
+        serving.start()
+        source = FleetSource(ServerAddress(f"http://127.0.0.1:{strange.server_address[1]}"))
+        with qtbot.waitSignal(source.failed, timeout=20_000):
+            source.start()
+        source.close()
+        strange.shutdown()
+        serving.join()
 
 
 def test_the_command_refuses_what_is_no_address_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from engine.remote.frames import PROTOCOL, STATE, pack, unpack
 from engine.serving import KeyFile, Server, ServingSettings, made_key
 from engine.serving.access import keys as access_keys
 from engine.serving.watch import watcher
+from engine.serving.watch.texts import without_texts
 from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
@@ -144,6 +145,10 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
             for name in ("token", "alt_token", "token_ids", "draft_token", "rather_token", "beam_token"):
                 assert not np.any(getattr(record, name, 0)), name
             assert not getattr(record, "text", "") or isinstance(record, Notice)
+    failed = without_texts(Ended(1.0, 3, FinishReason.ERROR, error="regex='(teapot': it has no end"))
+    assert isinstance(failed, Ended)
+    assert failed.error
+    assert "teapot" not in failed.error
 
 
 def test_one_has_control_and_the_others_are_told_why_they_have_not(closed: Server, keys: dict[str, str]) -> None:
