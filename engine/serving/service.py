@@ -16,7 +16,6 @@ from engine.serving.admission import Admission
 from engine.serving.delivery import Delivery
 from engine.serving.errors import ApiError, refused
 from engine.serving.exchange import Exchange, Outlet
-from engine.serving.fleet.fleet import Fleet
 from engine.serving.metrics import Observer
 from engine.serving.settings import ServingSettings
 from engine.serving.vocabulary import Vocabulary
@@ -60,11 +59,6 @@ class Service:
         if asked is not None and asked != self.model:
             said = f"the model {asked[:100]!r} is not served here; {self.model!r} is"
             raise ApiError(404, said, "model", "model_not_found")
-
-    @property
-    def replicas(self) -> int:
-        """Of the fleet that answers; 0 where one engine does."""
-        return self.engine.size if isinstance(self.engine, Fleet) else 0
 
     @contextmanager
     def open(self, exchange: Exchange) -> Iterator[Exchange]:

@@ -31,13 +31,13 @@ class ServerFields(QWidget):
         self.key = line_edit("server_key", hint=tr("if it asks for one"))
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.note = Note("server_note")
-        self.control = button("server_control", act=lambda: self.control_asked.emit(self._free), role="quiet")
+        self.control = button("server_control", act=lambda: self.control_asked.emit(self._free))
         fleet = tr("The server's replicas, what each computes, and where requests go, in a window of its own")
-        self.fleet = button("server_fleet", tr("Fleet …"), self.fleet_asked, role="quiet", tip=fleet)
+        self.fleet = button("server_fleet", tr("Fleet …"), self.fleet_asked, tip=fleet)
         self._free = False  # nobody has control, and this window may
         self._offer(None)
         rows = Row(tr("Address"), self.url), Row(tr("Key"), self.key)
-        asks = row(self.control, self.fleet, None, spacing=4)
+        asks = row((self.control, 1), (self.fleet, 1), spacing=8)
         self.setLayout(column(*rows, self.note, asks, margins=(0, 0, 0, 0), spacing=8))
         for field in (self.url, self.key):
             field.textChanged.connect(self.edited)

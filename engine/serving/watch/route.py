@@ -8,6 +8,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.remote.frames import PROTOCOL
 from engine.serving.errors import ApiError
+from engine.serving.fleet import Fleet
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
 from engine.serving.watch.control import Seat
@@ -80,7 +81,8 @@ class WatchRoute:
         watcher = Watcher(socket, self._service, self._hub, seat, lambda: known() and not left.is_set())
         try:
             about = {"protocol": PROTOCOL, "records": VERSION, "model": self._service.model}
-            about |= {"replicas": self._service.replicas, "caller": caller}
+            engine = self._service.engine
+            about |= {"replicas": engine.size if isinstance(engine, Fleet) else 0, "caller": caller}
             await watcher.say(say="welcome", **about, **watcher.standing)
             await watcher.live(run, position)
         finally:

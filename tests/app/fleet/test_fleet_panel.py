@@ -1,7 +1,9 @@
 """The fleet's panel over a real server: a replica is killed by its button, and its request is seen to go on."""
 
 import contextlib
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -128,6 +130,17 @@ def test_a_server_that_is_no_fleet_is_told_of_and_asked_again(qtbot: QtBot, body
         source.close()
         strange.shutdown()
         serving.join()
+
+
+def test_a_server_that_hangs_does_not_hold_the_window_up(qtbot: QtBot) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = FleetSource(ServerAddress(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        source.start()
+        with silent.accept()[0] as asked:
+            assert asked.recv(4) == b"GET "
+            begun = time.monotonic()
+            source.close()
+            assert time.monotonic() - begun < 2
 
 
 def test_the_command_refuses_what_is_no_address_by_name(capsys: pytest.CaptureFixture[str]) -> None:

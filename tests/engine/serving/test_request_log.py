@@ -175,15 +175,14 @@ def postgres() -> Iterator[Postgres]:
     if place is None:
         pytest.skip("no PostgreSQL is installed: apt-get install postgresql")
     server = Postgres(Path(place).parent)
-    with server:
-        yield server
+    yield server
     server.close()
 
 
 def test_postgresql_is_killed_twice_under_load_and_no_row_is_lost_or_twice(
     engine: EngineProcess, tmp_path: Path, postgres: Postgres
 ) -> None:
-    with logged(engine, tmp_path, postgres.url) as http:
+    with postgres, logged(engine, tmp_path, postgres.url) as http:
         until(lambda: gauge(http, "request_log_up") == 1)
 
         def kill() -> None:
@@ -209,7 +208,7 @@ def test_while_postgresql_hangs_answers_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(database, "PATIENCE", 1)
-    with logged(engine, tmp_path, postgres.url) as http:
+    with postgres, logged(engine, tmp_path, postgres.url) as http:
         first = http.post("/v1/completions", json=BODY).json()["id"]
         until(lambda: gauge(http, "request_log_spool_bytes") == 0)
         with postgres.halted():
@@ -230,11 +229,12 @@ def test_while_postgresql_hangs_answers_go_on(
 
 def test_postgresql_takes_whatever_a_client_can_write(tmp_path: Path, postgres: Postgres) -> None:
     odd = ["nul \0 and half a pair \ud800", "é漢🦊", '"\\\n']
-    log = RequestLog(settings(tmp_path, postgres.url, text=True))
-    log.take([facts(7, prompts=odd, texts=("a\0b",)), facts(8, id="x" * 65), facts(9)])
-    until(lambda: log.spool.pending == 0)
-    log.close()
-    kept = {row["id"]: row for row in rows_of(postgres.url)}
+    with postgres:
+        log = RequestLog(settings(tmp_path, postgres.url, text=True))
+        log.take([facts(7, prompts=odd, texts=("a\0b",)), facts(8, id="x" * 65), facts(9)])
+        until(lambda: log.spool.pending == 0)
+        log.close()
+        kept = {row["id"]: row for row in rows_of(postgres.url)}
     assert (log.written, log.refused) == (2, 1), "an id that is too long is refused, and holds nothing up"
     assert kept["cmpl-000007"]["prompts"] == ["nul � and half a pair ?", *odd[1:]]
     assert kept["cmpl-000007"]["texts"] == ["a�b"]

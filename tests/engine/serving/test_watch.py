@@ -194,9 +194,9 @@ def test_who_takes_control_reads_what_runs_from_its_beginning(
         assert second.trace is not before
         assert before.complete
         own = stream.result(30)
-        shown = second.trace.requests
-        until(lambda: stream.request in shown and shown[stream.request].ended)
-        view = shown[stream.request]
+        trace = second.trace
+        until(lambda: stream.request in trace.requests and trace.requests[stream.request].ended)
+        view = trace.requests[stream.request]
         assert (view.prompt, view.text, view.tokens.tolist()) == ("Once upon a time", own.text, list(own.token_ids))
 
 

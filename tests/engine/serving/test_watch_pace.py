@@ -70,23 +70,13 @@ def test_who_joins_late_is_told_how_things_stand_and_no_more(
 
 def served(port: int, folder: Path) -> subprocess.Popen[str]:
     """A server in a process of its own, once it is ready."""
-    order = [
-        sys.executable,
-        "-m",
-        "app",
-        "serve",
-        "--port",
-        str(port),
-        "--threads",
-        "1",
-        "--keys",
-        str(folder / "none"),
-    ]
+    quick = ["--model", "demo-draft", "--threads", "1", "--max-running", "8", "--kv-memory", "8M"]
+    order = [sys.executable, "-m", "app", "serve", "--port", str(port), "--keys", str(folder / "none"), *quick]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     with server.stdout as said:
-        assert said.readline().startswith("serving demo at ")
+        assert said.readline().startswith("serving demo-draft at ")
     return server
 
 
