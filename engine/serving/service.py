@@ -70,17 +70,23 @@ class Service:
                 self.admission.give_back(exchange.caller, exchange.places)
 
     async def submit(self, exchanges: Sequence[Exchange], more: bool = False) -> None:
-        """The one way of requests to the engine, whoever sent them: all of these open ones of one caller, whose prompts
-        and params are known, or, with ApiError, none. They have their streams then."""
-        counts = [len(one.prompts) * one.params.branches for one in exchanges if one.params is not None]
-        self.admission.take(exchanges[0].caller, sum(counts))
-        submissions = []
-        for one, one.places in zip(exchanges, counts, strict=True):
-            one.submitted = one.submitted or time.perf_counter()
-            submissions += [Submission(prompt, one.params, one.submitted, one.label) for prompt in one.prompts]
-        streams = iter(await self.ask(partial(self.engine.submit_many, submissions, more)))
+        """The one way of requests to the engine, whoever sent them: all of these of one caller, whose prompts and
+        params are known, or, with ApiError, none. They have their streams and places then."""
+        now, caller = time.perf_counter(), exchanges[0].caller
+        submissions, counts = list[Submission](), list[int]()
         for one in exchanges:
-            one.streams = [next(streams) for _ in one.prompts]
+            assert one.params is not None
+            one.submitted = one.submitted or now
+            submissions += [Submission(prompt, one.params, one.submitted, one.label) for prompt in one.prompts]
+            counts.append(len(one.prompts) * one.params.branches)
+        self.admission.take(caller, sum(counts))
+        try:
+            streams = iter(await self.ask(partial(self.engine.submit_many, submissions, more)))
+        except BaseException:
+            self.admission.give_back(caller, sum(counts))
+            raise
+        for one, places in zip(exchanges, counts, strict=True):
+            one.places, one.streams = places, [next(streams) for _ in one.prompts]
 
     async def ask(self, call: Callable[[], Found]) -> Found:
         """What the engine answers, without waiting for it on the event loop. Raises ApiError."""

@@ -168,9 +168,9 @@ class TimelineCells(Columns):
         runs = np.flatnonzero(here)
         if not len(runs):
             return None
-        request, kind, span = int(self.request[near][runs[0]]), Kind.DECODE if heard else None, (begins, ends)
-        since, until = (float(column[runs[0]]) for column in span)
-        return Cell(slot, request, kind, step.step, 0, 0, 0, since, until, heard=heard)
+        what, run = Kind.DECODE if heard else None, runs[0]
+        owner, since, until = int(self.request[near][run]), float(begins[run]), float(ends[run])
+        return Cell(slot, owner, what, step.step, 0, 0, 0, since, until, heard=heard)
 
     # -- feeding --------------------------------------------------------------------------------------------------
 

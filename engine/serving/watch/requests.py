@@ -44,33 +44,33 @@ class WindowRequests:
             task.exception()  # asyncio would print one that nobody took, and with it what was sent
 
     async def _submit(self, asked: dict[str, Any], caller: str, barred: str) -> list[Stream]:
-        with ExitStack() as all_of_them:
-            opened = [self._begun(caller, all_of_them)]
+        exchanges = [self._exchange(caller)]
+        with ExitStack() as end:
+            end.enter_context(self._service.open(exchanges[0]))  # a message that is refused is one exchange
             if barred:
                 raise ApiError(403, barred, None, "no_control")
             try:
                 submissions = _submissions(asked)
             except InvalidInput as error:
                 raise refused(error) from None
-            opened += [self._begun(caller, all_of_them) for _ in submissions[1:]]
-            for (exchange, _), one in zip(opened, submissions, strict=True):
+            exchanges += [self._exchange(caller) for _ in submissions[1:]]
+            for exchange, one in zip(exchanges, submissions, strict=True):
                 exchange.prompts, exchange.params, exchange.size = [one.prompt], one.params, _size(one.prompt)
                 exchange.label, exchange.submitted = caller or one.label, one.time or 0.0
-            await self._service.submit([exchange for exchange, _ in opened], asked.get("more") is True)
-            all_of_them.pop_all()
+            await self._service.submit(exchanges, asked.get("more") is True)
+            ends = [end.pop_all(), *(ExitStack() for _ in exchanges[1:])]
         streams = []
-        for exchange, end in opened:
-            self._open[exchange.id] = exchange, end
+        for exchange, each in zip(exchanges, ends, strict=True):
+            if exchange is not exchanges[0]:
+                each.enter_context(self._service.open(exchange))
+            self._open[exchange.id] = exchange, each
             (stream,) = exchange.streams
             self._service.delivery.follow(stream, partial(self._over, exchange.id))
             streams.append(stream)
         return streams
 
-    def _begun(self, caller: str, all_of_them: ExitStack) -> tuple[Exchange, ExitStack]:
-        """One that is open, and what ends it."""
-        end = all_of_them.enter_context(ExitStack())
-        exchange = Exchange(f"window-{uuid.uuid4().hex}", PATH, caller, self._service.model, streamed=True)
-        return end.enter_context(self._service.open(exchange)), end
+    def _exchange(self, caller: str) -> Exchange:
+        return Exchange(f"window-{uuid.uuid4().hex}", PATH, caller, self._service.model, streamed=True)
 
     def _over(self, name: str) -> None:
         exchange, end = self._open.pop(name)

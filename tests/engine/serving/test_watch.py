@@ -29,7 +29,7 @@ from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, Wire, heard, raw, said, until, watching
+from tests.engine.serving.wires import GREEDY, Wire, heard, heard_until, raw, said, until, watching
 
 
 def same_trace(engine: EngineProcess, remote: RemoteEngine, records: int) -> None:
@@ -79,14 +79,14 @@ def test_a_connection_that_is_cut_comes_back_and_goes_on_where_it_was(server: Se
     try:
         with watching(wire.url) as remote:
             trace, before = remote.trace, len(engine.trace.records)
-            streams = [remote.submit("Once", GREEDY.with_(max_tokens=600)) for _ in range(3)]
+            streams = [remote.submit("Once", GREEDY.with_(max_tokens=300)) for _ in range(3)]
             for cut in range(1, 4):
-                until(lambda cut=cut: len(streams[0].deltas) > 60 * cut)
+                until(lambda cut=cut: len(streams[0].deltas) > 30 * cut)
                 until(lambda: remote.status.connected)
                 wire.cut()
                 until(lambda: not remote.status.connected)
             texts = {stream.result(30).text for stream in streams}
-            own = engine.submit("Once", GREEDY.with_(max_tokens=600)).result(30)
+            own = engine.submit("Once", GREEDY.with_(max_tokens=300)).result(30)
             assert texts == {own.text}
             same_trace(engine, remote, len(engine.trace.records) - before)
             assert remote.trace is trace
@@ -117,6 +117,11 @@ def inflated(frames: list[str | bytes]) -> bytes:
     return b"".join(zlib.decompress(frame[8:]) for frame in frames if isinstance(frame, bytes))
 
 
+def ended_in(said: list[str | bytes]) -> set[int]:
+    records = [record for frame in said if isinstance(frame, bytes) for record in unpack(frame)[1]]
+    return {record.request for record in records if isinstance(record, Ended)}
+
+
 def test_who_may_not_read_is_sent_no_text_in_any_form(
     engine: EngineProcess, closed: Server, keys: dict[str, str]
 ) -> None:
@@ -130,7 +135,8 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
         assert all(stream.result(30).text for stream in (one, two, three))
-        blind, whole = heard(watches, 0.6), heard(reads, 0.2)
+        asked = {stream.request for stream in (one, two, three)}
+        blind, whole = (heard_until(each, lambda said: asked <= ended_in(said)) for each in (watches, reads))
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
         assert "may watch, not send" in said(watches)["why"]
     welcome = json.loads(blind[0])

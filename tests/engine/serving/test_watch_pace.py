@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from engine.serving import server as server_module
 from engine.serving.watch import hub, watcher
 from engine.trace import FinishReason, Notice
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, heard_until, raw, until, watching
+from tests.engine.serving.wires import GREEDY, heard, heard_until, raw, until, watching
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,20 +32,39 @@ def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_n
     monkeypatch.setattr(server_module, "KEPT", 64)
     monkeypatch.setattr(server_module, "GLANCE", 0.1)
     with serving(engine, ServingSettings(port=0)) as server, raw(server.address) as slow:
+        told = heard_until(slow, tells_how_things_stand)
+        slow.send(json.dumps({"do": "took", "bytes": size(told)}))
         stream = engine.submit("Once", GREEDY.with_(max_tokens=400))
         stream.result(30)
         until(lambda: engine.trace.records.first > len(engine.trace.records) - 100)
-        first = heard_until(slow, lambda said: sum(len(one) for one in said if isinstance(one, bytes)) > 4096)
-        sent = [message for message in first if isinstance(message, bytes)]
-        (began,) = (json.loads(m)["position"] for m in first if isinstance(m, str) and '"begin"' in m)
-        assert sum(map(len, sent)) < 4096 + 40_000, "the window, and the frame that filled it"
-        known = sum(len(unpack(frame)[1]) for frame in sent if unpack(frame)[0] != STATE)
-        slow.send(json.dumps({"do": "took", "bytes": sum(map(len, sent))}))
-        later = heard_until(slow, lambda said: any('"begin"' in one for one in said if isinstance(one, str)))
-        begins = [json.loads(m) for m in later if isinstance(m, str) and '"begin"' in m]
-        assert len(begins) == 1, "what was let go meanwhile is told as it stands now"
-        assert begins[0]["lost"] == begins[0]["position"] - (began + known) > 0
+        first = heard_until(slow, lambda said: size(said) >= 4096)
+        assert size(first + heard(slow, 0.3)) < 4096 + 40_000, "the window, and the frame that filled it"
+        known = sum(len(unpack(frame)[1]) for frame in frames(told + first) if unpack(frame)[0] != STATE)
+        slow.send(json.dumps({"do": "took", "bytes": size(told + first)}))
+        later = heard_until(slow, lambda said: begins(said))
+        (began,), (again,) = begins(told), begins(later)
+        assert again["lost"] == again["position"] - (began["position"] + known) > 0, (
+            "what was let go is told as it stands"
+        )
         assert known
+
+
+def frames(said: list[str | bytes]) -> list[bytes]:
+    return [one for one in said if isinstance(one, bytes)]
+
+
+def size(said: list[str | bytes]) -> int:
+    return sum(map(len, frames(said)))
+
+
+def begins(said: list[str | bytes]) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in said if isinstance(one, str) and '"begin"' in one]
+
+
+def tells_how_things_stand(said: list[str | bytes]) -> bool:
+    """All of it."""
+    told = sum(len(unpack(frame)[1]) for frame in frames(said) if unpack(frame)[0] == STATE)
+    return any(begin["state"] == told for begin in begins(said))
 
 
 def test_who_joins_late_is_told_how_things_stand_and_no_more(

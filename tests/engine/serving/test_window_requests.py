@@ -78,7 +78,7 @@ def test_a_windows_requests_are_in_log_spans_and_measures(desk: Desk, engine: En
         long = window.submit("Once", GREEDY.with_(max_tokens=900))
         until(lambda: len(long.deltas) > 3)
         with pytest.raises(InvalidInput, match=r"1 answers are open, and a key takes 4"):
-            window.submit("Once", GREEDY.with_(n=4))
+            window.submit_many([Submission("Once", GREEDY.with_(n=2))] * 2)  # one row, as both are refused at once
         long.cancel()
         assert long.result(30).finish_reason is FinishReason.CANCELLED
         with pytest.raises(InvalidInput, match=STOP):
