@@ -12,26 +12,24 @@ import pytest
 from engine.kernels.jit import interpreter_fault
 
 ROOT = Path(__file__).parents[1]
+# Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
+OPTIONS = ["-p", "no:cacheprovider", "-p", "tests.quick_interpreter", "-W", "ignore::RuntimeWarning"]
 
 
-def check_interpreted(files: Iterable[Path]) -> None:
-    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run."""
+def check_interpreted(files: Iterable[Path], *, overflow: bool) -> None:
+    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run. `overflow`:
+    an integer operation that needs more bits than it has fails."""
     if fault := interpreter_fault():
         pytest.skip(fault)
     run = subprocess.run(
-        # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "ignore::RuntimeWarning",
-            *map(str, files),
-        ],
-        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        [sys.executable, "-m", "pytest", "-q", *OPTIONS, *map(str, files)],
+        env={
+            **os.environ,
+            "TRITON_INTERPRET": "1",
+            "NO_OVERFLOW_CHECKS": "" if overflow else "1",
+            "OMP_NUM_THREADS": "1",
+            "PYTEST_ADDOPTS": "",
+        },
         cwd=ROOT,
         capture_output=True,
         text=True,

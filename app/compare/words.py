@@ -75,7 +75,12 @@ def title_of(lane: Lane) -> str:
     if lane.server is not None and not lane.name:
         return tr("Server {place}", place=lane.server.place)
     if not lane.name and lane.config.mode in TITLES:
-        return TITLES[lane.config.mode].format(size=lane.config.max_running)
+        title, split = TITLES[lane.config.mode].format(size=lane.config.max_running), lane.spec.parallel
+        if split.pipeline > 1:
+            return tr("{title}, in {count} stages", title=title, count=split.pipeline)
+        if split.sequence:
+            return tr("{title}, on {count} ranks that share rows", title=title, count=split.tensor)
+        return tr("{title}, on {count} ranks", title=title, count=split.tensor) if split.tensor > 1 else title
     return lane_title(lane)
 
 

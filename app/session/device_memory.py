@@ -4,6 +4,7 @@ figures and their words. No Qt in here."""
 from dataclasses import asdict, dataclass, replace
 
 from app.language import tr, trn
+from app.words import bytes_words
 from engine.trace import Header, Telemetry
 
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
@@ -28,10 +29,29 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class RankBill:
+    """What a rank of a split model has of its weights and of the KV pool, in bytes."""
+
+    weights: int
+    kv_pool: int
+
+    @property
+    def own(self) -> int:
+        return self.weights + self.kv_pool
+
+    @property
+    def words(self) -> str:
+        return tr(
+            "weights {weights}, KV pool {pool}", weights=bytes_words(self.weights), pool=bytes_words(self.kv_pool)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceBill:
     """Bytes that add up to `total`; where `total` is 0 only weights and pool are known. `source` says whence they are.
 
-    `runtime` is what this process holds besides; where `activations` is None, they are in it.
+    `runtime` is what this process holds besides; where `activations` is None, they are in it. `ranks`: how weights and
+    pool lie on those of a split model.
     """
 
     weights: int
@@ -44,6 +64,7 @@ class DeviceBill:
     source: str = ""
     graphs: int = 0
     draft: int = 0
+    ranks: tuple[RankBill, ...] = ()
 
     @property
     def own(self) -> int:
@@ -122,6 +143,7 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
         known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
         known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
+    known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
     if measured is None:
         return known
     if header.model.device.startswith("cuda"):

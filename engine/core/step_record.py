@@ -177,6 +177,9 @@ def _ranks(launched: LaunchedStep) -> Columns:
         "rank_communicating": times.communicating,
         "rank_waiting": times.waiting,
     }
+    if times.micro_begun:
+        spent["micro_begun"] = [at - launched.started for at in times.micro_begun]
+        spent["micro_ended"] = [at - launched.started for at in times.micro_ended]
     return {name: _column(seconds, np.float32) for name, seconds in spent.items()} | {
         "rank_bytes": _column(times.sent, np.int64)
     }

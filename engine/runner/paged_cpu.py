@@ -132,7 +132,7 @@ class PagedRunner(Runner):
         width, size = min(width, self._blocks), self.block_size
         rows = rows_to_record(self._slots * self._sampled, card.vocabulary, self.model.dtype)
         tokens = rows if self.mixed_off else max(rows, min(MOST_TOKENS, self._budget, width * size))
-        inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size)
+        inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size, self._room(tokens))
         caches = self.k_caches, self.v_caches
 
         def forward(count: int, kept: int) -> Tensor:
@@ -140,11 +140,12 @@ class PagedRunner(Runner):
             seen = native.NativeDecode(count, seen.tables, seen.starts, seen.lengths)
             batch = CpuBatch(*caches, seen, [], inputs.blocks[:count], inputs.offsets[:count], True)
             ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
+            self._arrives(inputs, count)
             return self._logits(ids, positions, inputs.kept[:kept], batch, None)
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree)
+                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree, self._hands_on)
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
@@ -154,6 +155,17 @@ class PagedRunner(Runner):
             self.graphs_off = str(error)
         except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
             self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
+
+    # Of a stage of a pipeline, which does not begin with tokens, or not end with logits.
+
+    _hands_on = False
+
+    def _room(self, tokens: int) -> Tensor | None:
+        """For what other stages computed of so many tokens."""
+        return None
+
+    def _arrives(self, inputs: StepInputs, count: int) -> None:
+        """The forward that follows begins with the first of that."""
 
     def _agree(self, value: float) -> float:
         """What is decided by it is decided alike on all ranks."""

@@ -135,7 +135,7 @@ class Runner(ABC):
             self._launch(launched, on_gpu)
         except Exception as error:
             if group.within:  # where the others are in it, nobody can say
-                raise ranks.lost(error) from error
+                raise ranks.leave(error) from error
             raise
         launched.times = ranks.times
         return launched

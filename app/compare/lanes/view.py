@@ -52,6 +52,7 @@ STATES = {
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
+LEAST_INSIDE = 250  # that one has which shows a panel that looks inside: ranks' lanes and legends have room
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
 
 
@@ -212,6 +213,7 @@ class LaneView(QFrame):
                 place.built.connect(self._on_built)
                 self.body.addWidget(place)
             self.body.setCurrentWidget(place)
+        self._set_least()
         self._show_strip()
 
     def close_down(self) -> None:
@@ -322,10 +324,14 @@ class LaneView(QFrame):
     def _on_theme(self) -> None:
         """On a stage, as many lanes as there are, and nothing below the fold."""
         stage = theme.presenting()
-        self.setMinimumHeight(theme.px(STAGE_LEAST if stage else LEAST))
+        self._set_least()
         self._grid.setContentsMargins(16, 4 if stage else 10, 16, 4 if stage else 10)
         self._grid.setVerticalSpacing(2 if stage else 8)
         self._say_what()
+
+    def _set_least(self) -> None:
+        least = LEAST if self.body.currentWidget() in (self.timeline, self.unknown) else LEAST_INSIDE
+        self.setMinimumHeight(theme.px(STAGE_LEAST if theme.presenting() else least))
 
     def _show_strip(self) -> None:
         tall = self.height() >= theme.px(STRIP_FROM) and self.body.currentWidget() is self.timeline

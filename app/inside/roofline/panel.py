@@ -15,7 +15,7 @@ ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (
     *(tr("step"), tr("time s"), tr("kind"), tr("rows"), tr("tokens"), tr("bytes"), tr("operations")),
     *(tr("operations per byte"), tr("seconds"), tr("operations a second"), tr("roof"), tr("of the roof %")),
-    *(tr("outside the forward %"), tr("binds")),
+    *(tr("outside the forward %"), tr("binds"), tr("bytes a rank sends"), tr("exchange allows, operations a second")),
 )
 
 
@@ -63,7 +63,8 @@ class Roofline(InsightPanel):
         kind = KIND_TITLES[p.kind]
         counted = (p.step, p.ended - self.scope.origin, kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
         roof = (p.limit, 100 * p.share) if p.limit else (None, None)
-        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p))
+        exchange = (p.sent, p.ceiling) if p.ceiling else (None, None)
+        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p), *exchange)
 
     def row_chosen(self, row: int) -> None:
         self.scope.seek(float(self.points.ended[self._listed()[row]]))

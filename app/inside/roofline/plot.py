@@ -5,6 +5,7 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
 
 from app.inside.chart import Chart
+from app.inside.roofline.exchange import draw_exchange, exchange_words
 from app.inside.roofline.frame import Frame, frame_of
 from app.inside.roofline.points import (
     DECODE,
@@ -53,6 +54,7 @@ class RooflinePlot(Chart):
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
+        self._exchange = QRectF()  # where the limit of the ranks' exchange is
 
     def show_points(self, points: RooflinePoints, place: int, origin: float) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero."""
@@ -87,6 +89,9 @@ class RooflinePlot(Chart):
         self._recent(painter, frame)
         painter.restore()
         self._roof(painter, frame)
+        point = self.point
+        exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
+        self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
 
@@ -288,5 +293,9 @@ class RooflinePlot(Chart):
 
     def tip(self, at: QPointF) -> str:
         """The step of a point that is near, else what the picture means."""
-        place = self.nearest(at.x(), at.y())
-        return point_words(self.points.point(place), self.origin) if place >= 0 else FORMULAS
+        place, point, header = self.nearest(at.x(), at.y()), self.point, self.points.header
+        if place >= 0:
+            return point_words(self.points.point(place), self.origin)
+        if point is not None and self._exchange.contains(at) and header is not None and header.interconnect is not None:
+            return exchange_words(point, header.interconnect.way)
+        return FORMULAS

@@ -14,7 +14,7 @@ from app.inside.step.history import StepHistory, preempted_samples, swapped_bloc
 from app.inside.step.times import StepTimes, step_times
 from app.language import tr, trn
 from app.refusals import RefusalWords, refusals
-from app.words import bytes_words, duration, graph_words
+from app.words import bytes_words, duration, graph_words, rank_title, way_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
@@ -272,7 +272,7 @@ class StepStory:
         columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
         each = zip(*(column.tolist() for column in columns))
         return {
-            tr("rank {number}", number=i): tr(
+            rank_title(i): tr(
                 "computing {computing}, communicating {communicating}, waiting {waiting}",
                 computing=millis(a),
                 communicating=millis(b),
@@ -288,11 +288,20 @@ class StepStory:
         columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
         computing, communicating, waiting = (float(column.sum()) for column in columns)
         whole = max(computing + communicating + waiting, 1e-12)
+        told = {"share": percent(communicating / whole), "waiting": percent(waiting / whole)}
+        size = bytes_words(int(step.rank_bytes.sum()))
+        if self.header is None or (between := self.header.interconnect) is None:
+            return tr(
+                "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent.",
+                size=size,
+                **told,
+            )
         return tr(
-            "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent.",
-            share=percent(communicating / whole),
-            waiting=percent(waiting / whole),
-            size=bytes_words(int(step.rank_bytes.sum())),
+            "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent over "
+            "{way}.",
+            size=size,
+            way=way_words(between.way),
+            **told,
         )
 
     @property

@@ -1,10 +1,9 @@
-"""What each rank of a split model did while a step's forward pass ran. No Qt in here."""
+"""What each rank of a split model did in each step. No Qt in here."""
 
 from array import array
 
 import numpy as np
 
-from app.language import tr
 from engine.trace import Array, Step
 
 KINDS = ("computing", "communicating", "waiting")
@@ -12,14 +11,9 @@ MOST = 8  # ranks that have a lane
 NOTHING = np.zeros((0, len(KINDS)))
 
 
-def rank_title(rank: int) -> str:
-    """ "rank 1"."""
-    return tr("rank {number}", number=rank)
-
-
 class RankTimes:
-    """All steps of a trace, in order: when forward began and how long it was, and running totals of what each rank did
-    in it. A record tells how long a rank did what, not when within the step: a lane shows shares of forward."""
+    """All steps of a trace, in order: when they were launched and how long prepare and forward took, and running totals
+    of what each rank did meanwhile. A record tells how long a rank did what, not when: a lane shows shares."""
 
     def __init__(self) -> None:
         self.ranks = 0
@@ -36,9 +30,9 @@ class RankTimes:
             self._spent += [array("d", [0.0] * (len(self._begins) + 1)) for _ in more]
             self.ranks = len(told)
         seconds = step.seconds
-        begin = step.started - origin + sum(seconds.get(name, 0.0) for name in ("plan", "draft", "prepare"))
+        begin = step.started - origin + sum(seconds.get(name, 0.0) for name in ("plan", "draft"))
         self._begins.append(max(begin, self._begins[-1]) if self._begins else begin)
-        self._lengths.append(max(seconds.get("forward", 0.0), 0.0))
+        self._lengths.append(max(seconds.get("prepare", 0.0) + seconds.get("forward", 0.0), 0.0))
         self._bytes.append(int(step.rank_bytes.sum()))
         values = [*told.ravel().tolist(), *[0.0] * (len(self._spent) - told.size)]
         for totals, value in zip(self._spent, values):

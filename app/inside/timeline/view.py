@@ -14,7 +14,7 @@ from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.picture.breaks import draw_breaks
 from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
@@ -22,6 +22,7 @@ from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
 from app.ui import theme
 from app.ui.font_face import wrapped
+from app.words import rank_title
 from engine.trace import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
@@ -219,7 +220,10 @@ class TimelineView(SelectableTimeline):
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
         lanes, told, stage = 1 + self.device + self.ranks.ranks, self._told_lines, theme.presenting()
-        return parts_for(self.height(), line, lanes, theme.zoom(), self.legend, told, stage)
+        if stage and not self.ranks.ranks:
+            lanes = 0  # phases are too small for a room; who waits for whom is what a split run is shown for
+        legend = self.legend * (2 if self.ranks.ranks else 1)
+        return parts_for(self.height(), line, lanes, theme.zoom(), legend, told, stage)
 
     def _top(self) -> int:
         return self._parts().queue
@@ -315,7 +319,9 @@ class TimelineView(SelectableTimeline):
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
-            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
+            paint.legend(
+                painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks.ranks
+            )
         t, told = theme.current(), self.told()
         at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
         for i, words in enumerate(told or at_foot):

@@ -6,11 +6,11 @@ import numpy as np
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.marks import MARK_WORDS, Mark
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
 from app.language import tr, trn
-from app.words import bytes_words, graph_words
+from app.words import bytes_words, graph_words, rank_title
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together

@@ -135,13 +135,21 @@ class Exchange(Structure):
     _fields_ = [
         *(("part", Part), *_places("out", "x", "lanes")),
         *_sizes("rank", "ranks", "lane", "buffers", "buffer", "width", "total", "patience"),
-        ("gather", c_int),
+        ("kind", c_int),
     ]
 
 
+class Share(Structure):
+    work = "share_rows"
+    _fields_ = [("part", Part), *_places("out", "x"), *_sizes("rank", "ranks", "bytes")]
+
+
 class Call(CStructure):
-    _fields_ = [*_places("work", "part"), *_sizes("each", "of_kept", "timed", "begun", "ended")]
+    _fields_ = [*_places("work", "part"), *_sizes("each", "counted", "timed", "begun", "ended")]
 
 
 class Program(CStructure):
-    _fields_ = [*(*_places("calls"), *_sizes("count", "tokens", "kept"), ("threads", c_int)), ("attention", c_double)]
+    _fields_ = [
+        *(*_places("calls"), *_sizes("count", "tokens", "kept", "rank", "ranks")),
+        *(("threads", c_int), ("attention", c_double)),
+    ]

@@ -1,6 +1,6 @@
 """What the hatches of slots and tracks mean."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PySide6.QtCore import QRect, QRectF
@@ -21,11 +21,13 @@ LEGEND = (
     (tr("padding, held"), Hatch.DOWN),
     (tr("thrown away"), Hatch.CROSSED),
 )
+RANKS = ((tr("computing"), "computing"), (tr("communicating"), "communicating"), (tr("waiting for a rank"), "waiting"))
 WAITS = tr("waits for the others' prompts")
+Sign = Hatch | str  # of slots, and what a rank did
 SIDE, GAP, NEXT = 9, 5, 14  # pixels of the design: a swatch, the room to its words, and to the next one
 
 
-def layers_of(own: Array, grey: Array) -> dict[Hatch, Layer]:
+def layers_of(own: Array, grey: Array) -> dict[Sign, Layer]:
     """How each hatch is drawn: the useful in a colour of its own, the others in grey."""
     colors = {Hatch.NONE: own, Hatch.UP: own, Hatch.CROSSED: grey, Hatch.DOWN: grey}
     return {hatch: Layer(color, hatch) for hatch, color in colors.items()}
@@ -34,11 +36,11 @@ def layers_of(own: Array, grey: Array) -> dict[Hatch, Layer]:
 class Swatches:
     """Squares with a hatch in them, each made once: for one theme, one zoom, one ratio."""
 
-    def __init__(self, layers: dict[Hatch, Layer], ground: Array, ratio: float) -> None:
+    def __init__(self, layers: Mapping[Sign, Layer], ground: Array, ratio: float) -> None:
         self._layers, self._ground, self._ratio = layers, ground, ratio
-        self._made: dict[Hatch, PixelImage] = {}
+        self._made: dict[Sign, PixelImage] = {}
 
-    def draw(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
+    def draw(self, painter: QPainter, box: QRectF, hatch: Sign) -> None:
         if hatch not in self._made:
             side, scale = max(1, round(box.width() * self._ratio)), theme.zoom() * self._ratio
             grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)

@@ -1,5 +1,6 @@
 """How the timeline panel draws what is above, on and below its slots: the queue, marks, stalls, tracks and legend."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
-from app.inside.timeline.picture.legend import GAP, LEGEND, NEXT, SIDE, Swatches, layers_of
+from app.inside.timeline.picture.legend import GAP, LEGEND, NEXT, RANKS, SIDE, Sign, Swatches, layers_of
 from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.picture.stalls import draw_bracket
 from app.inside.timeline.picture.tracks import (
@@ -28,13 +29,14 @@ from app.inside.timeline.picture.tracks import (
     token_picture,
     token_scale,
 )
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import KINDS, RankTimes
 from app.inside.timeline.steps import TimelineSteps
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
+from app.words import rank_title
 from engine.trace import Array
 
 TOKENS, QUEUE = tr("tokens"), tr("queue")
@@ -71,13 +73,13 @@ class TimelinePaint:
         useful = self.ground + 0.72 * (accent - self.ground)
         layers = layers_of(useful, grey)
         self._tokens = tuple(layers[hatch] for hatch in (Hatch.NONE, Hatch.UP, Hatch.CROSSED, Hatch.DOWN))
-        self._swatches = Swatches(layers, self.ground, ratio)
         shades = {name: self.ground + share * (text - self.ground) for name, share in STRENGTH.items()}
         shades["forward"] = self.ground + 0.85 * (accent - self.ground)
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
         self._rank = (Layer(shades["forward"]), Layer(shades["commit"]), Layer(grey, Hatch.DOWN))
+        self._swatches = Swatches(layers | dict(zip(KINDS, self._rank)), self.ground, ratio)
         self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
@@ -226,19 +228,30 @@ class TimelinePaint:
 
     # -- the legend -----------------------------------------------------------------------------------------------
 
-    def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
-        """What patterns and shapes mean, as far as there is room."""
+    def legend(
+        self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str, ranks: int
+    ) -> None:
+        """What patterns and shapes mean, as far as there is room; those of ranks' lanes on a line of their own."""
+        baseline = band.top + theme.px(4) + self.face.ascent
+        signs: list[tuple[str, Mark | Sign | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
+        self._signs(painter, left, right, baseline, [*signs, (stalls, None)])
+        if ranks:
+            below = baseline + math.ceil(self.face.height)
+            self.face.say(painter, left - theme.px(8), below, tr("ranks"), theme.current().secondary, before=1)
+            self._signs(painter, left, right, below, RANKS)
+
+    def _signs(
+        self, painter: QPainter, left: int, right: int, baseline: float, signs: Sequence[tuple[str, Mark | Sign | None]]
+    ) -> None:
         t, face = theme.current(), self.face
-        baseline = band.top + theme.px(4) + face.ascent
         middle = baseline - face.cap / 2
         x, size = float(left), theme.px(SIDE)
-        signs: list[tuple[str, Mark | Hatch | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
-        for words, sign in [*signs, (stalls, None)]:
+        for words, sign in signs:
             wide = size + theme.px(GAP) + face.width(words)
             if x + wide > right:
                 break
             box = QRectF(x, round(middle - size / 2), size, size)
-            if isinstance(sign, Hatch):
+            if isinstance(sign, Hatch | str):
                 self._swatches.draw(painter, box, sign)
             elif sign is not None:
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing)
