@@ -15,10 +15,10 @@ MOST_MICRO = 64  # micro-batches of a step
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; `sequence`: what lies
-    between these, norms and residuals, each computes for a share of a step's rows, not for all. Or `pipeline` of them
-    each hold some of the layers, one stage after another, through which the rows of a step go in up to `micro_batches`
-    parts (0: as many as there are stages).
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; `sequence`: what
+    lies between these, norms and residuals, each computes for a share of a step's rows, not for all. Or `pipeline` of
+    them each hold some of the layers, one stage after another, through which the rows of a step go in up to
+    `micro_batches` parts (0: as many as there are stages).
 
     They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
     wait for longer than `timeout` seconds ends the engine.
@@ -43,13 +43,15 @@ class Parallel:
         whole("pipeline_parallel", self.pipeline, 1, MOST_RANKS)
         whole("micro_batches", self.micro_batches, 0, MOST_MICRO)
         if self.pipeline == 1 and self.micro_batches:
-            raise InvalidInput(f"micro_batches={self.micro_batches}: they go through stages; give pipeline_parallel too")
+            raise InvalidInput(
+                f"micro_batches={self.micro_batches}: they go through stages; give pipeline_parallel too"
+            )
         if self.pipeline == 1:
             return
         if self.tensor > 1:
             raise InvalidInput(
-                f"tensor_parallel={self.tensor} with pipeline_parallel={self.pipeline}: a model is split by its heads or "
-                "by its layers, not by both; use one of them"
+                f"tensor_parallel={self.tensor} with pipeline_parallel={self.pipeline}: a model is split by its heads "
+                "or by its layers, not by both; use one of them"
             )
         if self.backend == "gloo":
             raise InvalidInput("parallel_backend='gloo': stages hand on in memory that they share; use auto")

@@ -123,8 +123,9 @@ class Rank:
             self._runner.follow(plan)
         except Exception as error:
             # What others met kept it from its step too: rank 0 has all of them leave it.
-            met = bool(self._board.stopped())
-            if self._board.broken or not (met or fault_of(error, self._model.device) is Fault.MEMORY):
+            met, together = bool(self._board.stopped()), self._mail is not None
+            short = met or fault_of(error, self._model.device) is Fault.MEMORY
+            if self._board.broken or not (together and short):
                 raise
             if not met:
                 self._short = memory_asked(error)

@@ -48,12 +48,11 @@ class Board:
             descriptor = os.memfd_create("batchscope-ranks")
             os.ftruncate(descriptor, size + PAGE + 2 * MAIL)
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, size + PAGE + 2 * MAIL)
-        lanes = np.frombuffer(self._memory, np.int64, size // 8).reshape(ranks, -1)
+        self.memory = mmap.mmap(descriptor, size + PAGE + 2 * MAIL)
+        lanes = np.frombuffer(self.memory, np.int64, size // 8).reshape(ranks, -1)
         self.address = int(lanes.ctypes.data)
-        self.lanes = self._words = lanes[:, :WORDS]
-        words = np.frombuffer(self._memory, np.int64, PAGE // 8, size)
-        self.mail = words, np.frombuffer(self._memory, np.uint8, offset=size + PAGE).reshape(2, MAIL)
+        self._words = lanes[:, :WORDS]
+        self.mail = size  # where in the memory the words of plans are, and a page further the plans
         self._steps = lanes[:, WORDS : WORDS + SLOTS * (HEAD + CALLS)].reshape(ranks, SLOTS, HEAD + CALLS)
 
     def begin(self, rank: int, step: int) -> None:

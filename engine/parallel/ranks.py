@@ -41,6 +41,8 @@ class Mail(Protocol):
 
     def ring(self) -> None: ...
 
+    def times(self, step: int) -> RankTimes | None: ...
+
 
 class RankLost(RuntimeError):
     """A rank died, hangs or failed: what it held is gone, and the others cannot go on without."""
@@ -79,8 +81,8 @@ class Ranks:
     """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder`; `ready` waits for
     them. `close` ends them, and so does whoever forgets this object, or the end of this process, however it comes.
 
-    `spent`: of the last steps, seconds that rank 0 took to tell them of each and to hear what it took them. Calls raise RankLost where
-    one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
+    `spent`: of the last steps, seconds that rank 0 took to tell them of each and to hear what it took them. Calls raise
+    RankLost where one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
     """
 
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
@@ -177,14 +179,14 @@ class Ranks:
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = (self._channel or self.board).times(step)
+        told = (self._channel or self.mail or self.board).times(step)
         self.spent[-1] += time.perf_counter() - begun
         return told
 
-    def meant(self, error: Exception) -> Exception:
+    def meant(self, error: BaseException) -> BaseException:
         """What an error of rank 0 is, where it may be that another is gone: RankLost then, in words."""
-        known = isinstance(error, (RankLost, InvalidInput))
-        return self.lost(error) if not known and (self.gone or self.board.broken) else error
+        told = isinstance(error, (RankLost, InvalidInput)) or not isinstance(error, Exception)
+        return error if told or not (self.gone or self.board.broken) else self.lost(error)
 
     def leave(self, error: Exception) -> Exception:
         """After an error kept rank 0 from its step: all leave it, and stand where they stood before. What the error is

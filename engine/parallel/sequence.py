@@ -97,7 +97,9 @@ def _divide(module: PreTrainedModel, group: Group, rows: Rows, refusal: str) -> 
     several = [name for name, count in blocks.items() if count > 1]
     if several:
         what = several[0].rpartition(".")[2]
-        raise InvalidInput(f"{refusal}: its {what!r} adds up the ranks' parts more than once; use tensor_parallel alone")
+        raise InvalidInput(
+            f"{refusal}: its {what!r} adds up the ranks' parts more than once; use tensor_parallel alone"
+        )
     layers = module.get_submodule(next(iter(blocks)).rpartition(".")[0].rpartition(".")[0])
     body = next((part for part in module.modules() if layers in part.children()), None)
     if not isinstance(getattr(body, "norm", None), nn.Module) or len(layers) * 2 != len(blocks):

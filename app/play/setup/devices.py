@@ -3,7 +3,7 @@
 from PySide6.QtGui import QStandardItemModel
 
 from app.language import tr
-from app.play.setup.splits import split_of
+from app.play.setup.splits import SEQUENCE, split_of
 from app.session.estimate import Estimate
 from app.ui.controls import DropDown
 from app.ui.labels import Row
@@ -11,9 +11,10 @@ from app.words import sentence
 from engine import Parallel
 
 DEVICES = tr(
-    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so far, "
-    "in the paged modes"
+    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so "
+    "far, in the paged modes"
 )
+ABOUT = f"{DEVICES}\n{SEQUENCE}"
 
 
 def offer_devices(box: DropDown, row: Row, found: Estimate | None) -> None:
@@ -27,7 +28,7 @@ def offer_devices(box: DropDown, row: Row, found: Estimate | None) -> None:
         model.item(at).setToolTip(sentence(why))
     none = all(reasons[1:])
     box.setEnabled(not none or box.currentIndex() != 0)
-    words = f"{DEVICES}\n{tr('Not here: {why}', why=reasons[-1])}" if none else DEVICES
+    words = f"{ABOUT}\n{tr('Not here: {why}', why=reasons[-1])}" if none else ABOUT
     row.setToolTip(words)
     box.setToolTip(words)
     box.setAccessibleDescription(words)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.language import tr
-from app.play.setup.devices import DEVICES, offer_devices
+from app.play.setup.devices import ABOUT, offer_devices
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
 from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
@@ -71,7 +71,7 @@ class ModelPanel(QWidget):
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
         self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
-        split = Field("parallel", tr("Devices"), self.devices, DEVICES, split_of, split_key)
+        split = Field("parallel", tr("Devices"), self.devices, ABOUT, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
@@ -100,6 +100,7 @@ class ModelPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
         self.server.entered.connect(self._on_load)
+        self.server.control_asked.connect(lambda take: session.start(session.take_control(take)))
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)

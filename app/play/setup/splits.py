@@ -10,6 +10,7 @@ MANY = (2, 4, 8)
 SPLITS = (Parallel(), *(Parallel(n, sequence=shares) for shares in (False, True) for n in MANY))
 SPLITS += tuple(Parallel(pipeline=n) for n in MANY)
 SHARING, STAGED = "sp", "pp"
+SEQUENCE = tr("+ sequence: norms and residuals are computed by shares of a step's rows")
 
 
 def split_key(parallel: Parallel) -> str:
@@ -30,32 +31,20 @@ def split_of(key: str) -> Parallel:
 
 def split_title(parallel: Parallel) -> str:
     if parallel.sequence:
-        return tr("{ranks}, with sequence parallelism", ranks=parallel.tensor)
+        return tr("{ranks} + sequence", ranks=parallel.tensor)
     if parallel.micro_batches:
-        return tr(
-            "{ranks}, as a pipeline of {micro} micro-batches", ranks=parallel.pipeline, micro=parallel.micro_batches
-        )
-    return tr("{ranks}, as a pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
+        return tr("{ranks} as pipeline × {micro}", ranks=parallel.pipeline, micro=parallel.micro_batches)
+    return tr("{ranks} as pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
 
 
 def residual_words(header: Header) -> str:
     """What norms and residuals take on each rank of a split model at the largest step; "" for one device,
     and for stages, each of which has all of a step's."""
-    ranks, card, tokens = len(header.rank_devices), header.model, header.config.token_budget
+    ranks, card, tokens = len(header.rank_devices), header.model, header.most_tokens
     if ranks < 2 or header.rank_layers:
         return ""
     item = 4 if card.dtype == "float32" else 2
     whole, share = (bytes_words(residual_bytes(tokens, card.hidden, item, n)) for n in (1, ranks))
     if header.sequence_parallel:
-        return tr(
-            "norms and residuals of {tokens:,} tokens: {share} on each rank, {whole} without sequence parallelism",
-            tokens=tokens,
-            share=share,
-            whole=whole,
-        )
-    return tr(
-        "norms and residuals of {tokens:,} tokens: {whole} on each rank, {share} with sequence parallelism",
-        tokens=tokens,
-        share=share,
-        whole=whole,
-    )
+        return tr("Norms and residuals: {share} a rank; {whole} by tensor parallelism alone", share=share, whole=whole)
+    return tr("Norms and residuals: {whole} a rank; {share} with sequence parallelism", share=share, whole=whole)

@@ -23,7 +23,8 @@ from engine.trace.trace import Trace
 ROWS = 16
 MOST = 0.05  # of a step: the goal of what the machinery beside the forward may take
 WAYS = {"one device": Parallel(), "tensor": Parallel(2), "tensor and sequence": Parallel(2, sequence=True)}
-WAYS["pipeline"] = Parallel(pipeline=2)
+STAGED = "pipeline"
+WAYS[STAGED] = Parallel(pipeline=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ class Measured:
 
     @property
     def share(self) -> float:
-        """Of a split step that machinery and waiting take."""
-        return max((side.machinery + side.waiting) / side.step for side in self.sides if side.ranks > 1)
+        """Of a step of split layers that machinery and waiting take; stages wait by their nature."""
+        layered = [side for side in self.sides if side.ranks > 1 and side.name != STAGED]
+        return max((side.machinery + side.waiting) / side.step for side in layered)
 
     @property
     def reached(self) -> bool:
@@ -72,8 +74,11 @@ class Measured:
             ("of it waiting for others, ms", "waiting", ".2f"),
             ("plans sent and times read, ms", "machinery", ".3f"),
         ]
-        columns += [("bytes a rank sends in a step", "sent", ",d"), ("activations at the largest step", "activations", ",d")]
-        columns += [("of them residuals and norms", "residuals", ",d")]
+        columns += [
+            ("bytes a rank sends in a step", "sent", ",d"),
+            ("activations at the largest step", "activations", ",d"),
+        ]
+        columns += [("residuals and norms of them, at most", "residuals", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [
             f"| {title} | {' | '.join(format(getattr(side, name), form) for side in self.sides)} |"
@@ -150,5 +155,5 @@ def side_of(name: str, traces: Sequence[Trace], spent: list[float]) -> Side:
         waiting=median([float(step.rank_waiting[0]) for step in told]),
         sent=int(statistics.median([int(step.rank_bytes.max()) for step in told] or [0])),
         activations=header.bill.activations if header.bill is not None else 0,
-        residuals=residual_bytes(header.config.token_budget, header.model.hidden, item, sharing),
+        residuals=residual_bytes(header.most_tokens, header.model.hidden, item, sharing),
     )

@@ -1,5 +1,5 @@
-"""What the ranks of a split model hand each other through memory that they share: sums over all, columns gathered to the
-first, rows to all. Kernels like any other, so that recorded steps have them too."""
+"""What the ranks of a split model hand each other through memory that they share: sums over all, columns gathered to
+the first, rows to all. Kernels like any other, so that recorded steps have them too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,7 +20,14 @@ from engine.compare.lane_grammar import lane_name, lane_names, lane_text, parse_
 from engine.config.parallel import Parallel
 from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
-SPLITS = [Parallel(), Parallel(2), Parallel(8), Parallel(2, sequence=True), Parallel(pipeline=2), Parallel(pipeline=3, micro_batches=5)]
+SPLITS = [
+    Parallel(),
+    Parallel(2),
+    Parallel(8),
+    Parallel(2, sequence=True),
+    Parallel(pipeline=2),
+    Parallel(pipeline=3, micro_batches=5),
+]
 
 
 @st.composite

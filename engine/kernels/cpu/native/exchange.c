@@ -220,3 +220,34 @@ long share_rows(void *of) {
     done(&s->part, 0, 1);
     return 1;
 }
+
+/* What a step that rank 0 is done with took each rank, as `account` noted it at `slot` bytes in each lane: by rank the
+ * seconds of computing, of waiting for a rank that was not ready, and the bytes sent; at the end the seconds of
+ * communicating, the same for all: the last to come to a call waits for nobody. Gives 0 where one does not tell yet. */
+int step_times(char *lanes, long ranks, long lane, long slot, long number, double *out) {
+    const long calls = ((long *)(lanes + slot))[CALLED];
+    for (long r = 0; r < ranks; r++) {
+        const long *step = (long *)(lanes + r * lane + slot);
+        if (step[0] != number || __atomic_load_n(step + CALLED, __ATOMIC_ACQUIRE) != calls) return 0;
+    }
+    long together = 0;
+    for (long call = 0; call < (calls < CALLS ? calls : CALLS); call++) {
+        long least = LONG_MAX;
+        for (long r = 0; r < ranks; r++) {
+            const long took = ((long *)(lanes + r * lane + slot))[TIMES + call];
+            if (took < least) least = took;
+        }
+        together += least;
+    }
+    for (long r = 0; r < ranks; r++) {
+        const long *step = (long *)(lanes + r * lane + slot);
+        long inside = 0;
+        for (long call = 0; call < (calls < CALLS ? calls : CALLS); call++) inside += step[TIMES + call];
+        const long rest = step[ENDED] - step[BEGUN] - inside;
+        out[3 * r] = 1e-9 * (rest > 0 ? rest : 0);
+        out[3 * r + 1] = 1e-9 * (inside - together);
+        out[3 * r + 2] = step[BYTES];
+    }
+    out[3 * ranks] = 1e-9 * together;
+    return 1;
+}

@@ -1,6 +1,5 @@
 /* Rank 0's word that there is something to read, for the other ranks of a split model. */
 #include <limits.h>
-#include <sched.h>
 #include <time.h>
 #ifdef __linux__
 #include <linux/futex.h>
@@ -8,11 +7,10 @@
 #include <unistd.h>
 #endif
 
-#define PAUSES 4000          /* some 0.1 ms, in which nobody else is let in */
-#define AWAKE 2000000L       /* nanoseconds: longer than rank 0 is between two steps */
-#define GLANCE 100000000L    /* nanoseconds */
+#define AWAKE 700000L     /* nanoseconds: longer than rank 0 is between two steps */
+#define GLANCE 100000000L /* nanoseconds */
 
-enum { POSTED, SLEEPERS };   /* words; the lower half of the first is the futex */
+enum { POSTED, SLEEPERS }; /* words; the lower half of the first is the futex */
 
 static long now(void) {
     struct timespec at;
@@ -31,19 +29,14 @@ int post_mail(long *words, long n) {
 }
 
 /* Returns once the n-th was posted. Whoever wakes up late has all ranks wait, and may be put on the processor of the one
- * that woke it: so between two steps it stays awake, but lets others have its processor. */
+ * that woke it: so between two steps it stays awake. It does not yield: Linux would then let all others go first. */
 int await_mail(long *words, long n) {
-    long until = 0;
-    for (long turns = 0; __atomic_load_n(words + POSTED, __ATOMIC_ACQUIRE) < n; turns++) {
-        if (turns < PAUSES) {
+    const long until = now() + AWAKE;
+    for (long turns = 1; __atomic_load_n(words + POSTED, __ATOMIC_ACQUIRE) < n; turns++) {
+        if (turns % 64 || now() < until) {
 #if defined __x86_64__
             __builtin_ia32_pause();
 #endif
-            continue;
-        }
-        if (!until) until = now() + AWAKE;
-        if (now() < until) {
-            sched_yield();
             continue;
         }
 #ifdef __linux__
