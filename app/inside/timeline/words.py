@@ -26,6 +26,14 @@ def seconds_words(begin: float, end: float) -> str:
 
 def cell_words(cell: Cell) -> str:
     """What a cell is, over three lines."""
+    if cell.heard:
+        return "\n".join(
+            (
+                tr("request {request:,} · row {row}", request=cell.request, row=cell.slot + 1),
+                tr("its text came piece by piece; what the server computed for it is unknown from outside"),
+                seconds_words(cell.begin, cell.end),
+            )
+        )
     match cell.kind:
         case Kind.PREFILL:
             what = trn("prefill, {count:,} token", "prefill, {count:,} tokens", cell.count)

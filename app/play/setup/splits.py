@@ -33,16 +33,14 @@ def split_title(parallel: Parallel) -> str:
     if parallel.sequence:
         return tr("{ranks} + sequence", ranks=parallel.tensor)
     if parallel.micro_batches:
-        return tr(
-            "{ranks}, as a pipeline of {micro} micro-batches", ranks=parallel.pipeline, micro=parallel.micro_batches
-        )
-    return tr("{ranks}, as a pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
+        return tr("{ranks} as pipeline × {micro}", ranks=parallel.pipeline, micro=parallel.micro_batches)
+    return tr("{ranks} as pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
 
 
 def residual_words(header: Header) -> str:
     """What norms and residuals take on each rank of a split model at the largest step; "" for one device,
     and for stages, each of which has all of a step's."""
-    ranks, card, tokens = len(header.rank_devices), header.model, header.config.token_budget
+    ranks, card, tokens = len(header.rank_devices), header.model, header.most_tokens
     if ranks < 2 or header.rank_layers:
         return ""
     item = 4 if card.dtype == "float32" else 2

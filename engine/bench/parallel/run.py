@@ -78,7 +78,7 @@ class Measured:
             ("bytes a rank sends in a step", "sent", ",d"),
             ("activations at the largest step", "activations", ",d"),
         ]
-        columns += [("of them residuals and norms", "residuals", ",d")]
+        columns += [("residuals and norms of them, at most", "residuals", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [
             f"| {title} | {' | '.join(format(getattr(side, name), form) for side in self.sides)} |"
@@ -155,5 +155,5 @@ def side_of(name: str, traces: Sequence[Trace], spent: list[float]) -> Side:
         waiting=median([float(step.rank_waiting[0]) for step in told]),
         sent=int(statistics.median([int(step.rank_bytes.max()) for step in told] or [0])),
         activations=header.bill.activations if header.bill is not None else 0,
-        residuals=residual_bytes(header.config.token_budget, header.model.hidden, item, sharing),
+        residuals=residual_bytes(header.most_tokens, header.model.hidden, item, sharing),
     )

@@ -168,6 +168,11 @@ class Header:
     lacks: tuple[str, ...] = ()
 
     @property
+    def most_tokens(self) -> int:
+        """Of those that are computed at once: a longer step is recorded as several runs."""
+        return self.mixed_graphs[-1] if self.mixed_graphs else self.config.token_budget
+
+    @property
     def kv_token_bytes(self) -> int:
         """Of one token's K and V, the model's and the draft's."""
         return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)

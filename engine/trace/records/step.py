@@ -100,7 +100,8 @@ class Step:
     and `draft_text` are those proposed, in row order.
 
     `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
-    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    another up to sample, and read back with wait and commit up to `ended`. What of the record was made while the next
+    step computed is that one's `forward`. `attention`: those of `forward` that were
     spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
     `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise

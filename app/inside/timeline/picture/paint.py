@@ -166,9 +166,13 @@ class TimelinePaint:
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
-        words = tr("budget {tokens:,} ↑", tokens=scale.budget) if scale.beyond else tr("token budget")
-        x = area.right() - face.width(words) - theme.px(2)
-        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+        number = f"{scale.budget:,.0f} ↑"
+        beyond = tr("budget {tokens:,} ↑", tokens=scale.budget), number
+        for words in beyond if scale.beyond else (tr("token budget"), tr("budget")):
+            x = area.right() - face.width(words) - theme.px(2)
+            if x >= area.left():
+                say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+                break
 
     def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
