@@ -13,8 +13,8 @@ NOTHING = np.zeros((0, len(KINDS)))
 
 
 class MicroBatches:
-    """When each rank of a pipeline computed which micro-batch, in order of time; `most` of one step. A step is long from
-    the first of them until the last logits are there."""
+    """When each rank of a pipeline computed which micro-batch, in order of time; `most` of one step. A step is long
+    from the first of them until the last logits are there."""
 
     def __init__(self) -> None:
         self.most = 0
