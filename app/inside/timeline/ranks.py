@@ -13,12 +13,14 @@ NOTHING = np.zeros((0, len(KINDS)))
 
 
 class MicroBatches:
-    """When each rank of a pipeline computed which micro-batch, in order of time. `most`: of one step."""
+    """When each rank of a pipeline computed which micro-batch, in order of time; `most` of one step. A step is long
+    from the first of them until the last logits are there."""
 
     def __init__(self) -> None:
         self.most = 0
         self._begins, self._ends = ([array("d") for _ in range(MOST)] for _ in range(2))
         self._numbers, self._until = array("q"), array("q", [0])  # of all ranks alike; until the end of each step
+        self._from, self._to = array("d"), array("d")  # of each step that has some
 
     def feed(self, step: Step, origin: float) -> None:
         count = len(step.micro_begun) // max(1, len(step.rank_bytes))
@@ -30,6 +32,9 @@ class MicroBatches:
             for kept, told in ((self._begins, begun), (self._ends, ended)):
                 for array_, values in zip(kept, told):
                     array_.extend(values)
+            self._from.append(begun[0][0])
+            whole = step.rank_computing[0] + step.rank_communicating[0] + step.rank_waiting[0]
+            self._to.append(begun[0][0] + float(whole))
             self._numbers.extend(range(count))
             self.most = max(self.most, count)
         self._until.append(len(self._numbers))
@@ -39,14 +44,12 @@ class MicroBatches:
         begins, ends = np.array(self._begins[rank]), np.array(self._ends[rank])
         shades, found = np.array(self._numbers) % SHADES, []
         for shade in range(SHADES):
-            own, lengths = begins[shades == shade], (ends - begins)[shades == shade]
-            if not len(own):
-                found.append(np.zeros_like(times))
-                continue
-            totals = np.concatenate(([0.0], np.cumsum(lengths)))
-            place = np.maximum(np.searchsorted(own, times, "right") - 1, 0)
-            found.append(totals[place] + np.clip(times - own[place], 0.0, lengths[place]))
+            found.append(_covered(begins[shades == shade], ends[shades == shade], times))
         return np.stack(found)
+
+    def stepped(self, times: Array) -> Array:
+        """Likewise seconds of steps."""
+        return _covered(np.array(self._from), np.array(self._to), times)
 
     def at(self, place: int, rank: int, time: float) -> tuple[int, int, float] | None:
         """In the step of a place, the micro-batch that a rank computed at that time, of how many, and its seconds; -1
@@ -57,6 +60,17 @@ class MicroBatches:
         begins, ends = self._begins[rank][first:end], self._ends[rank][first:end]
         here = next((i for i, span in enumerate(zip(begins, ends)) if span[0] <= time < span[1]), -1)
         return here, end - first, ends[here] - begins[here] if here >= 0 else 0.0
+
+
+def _covered(begins: Array, ends: Array, times: Array) -> Array:
+    """How much of spans in order lies before `times` [...]."""
+    if not len(begins):
+        return np.zeros_like(times)
+    lengths = ends - begins
+    totals = np.concatenate(([0.0], np.cumsum(lengths)))
+    place = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
+    covered: Array = totals[place] + np.clip(times - begins[place], 0.0, lengths[place])
+    return covered
 
 
 class RankTimes:
@@ -110,7 +124,8 @@ class RankTimes:
         if not self.micro.most:
             return told
         of_micro = np.stack([np.diff(self.micro.computed(rank, times))[..., 0] / long for rank in range(self.ranks)])
-        left = np.maximum(told.sum(axis=1) - of_micro.sum(axis=1), 0.0)
+        stepped = np.diff(self.micro.stepped(times))[..., 0] / long
+        left = np.maximum(stepped - of_micro.sum(axis=1), 0.0)
         sending = np.minimum(told[:, 1], left)
         return np.concatenate((of_micro, sending[:, None], (left - sending)[:, None]), axis=1)
 

@@ -138,7 +138,7 @@ class RunEvents:
         for track, sent, each in zip(self._ranks, step.rank_bytes.tolist(), spans.tolist()):
             args = text({"step": step.step, "bytes": sent})
             for number, (begin, end) in enumerate(each):
-                self._slice(track, f"micro-batch {number}", self._at(begin), self._at(end), args)
+                self._slice(track, f"micro-batch {number + 1}", self._at(begin), self._at(end), args)
 
     def _rows(self, step: Step, begin: int, end: int) -> None:
         said = [""] * step.rows

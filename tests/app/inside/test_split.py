@@ -145,3 +145,16 @@ def test_the_legend_tells_of_ranks_where_a_run_has_them(
     tip = view.tip(QPointF(view.area().center().x(), bands.lanes[-1].top + 2))
     assert "rank 1: computing" in tip
     assert [words for words, _ in RANKS] == ["computing", "communicating", "waiting for a rank"]
+
+
+def test_the_step_of_a_pipeline_tells_of_its_bubbles(trace: Trace) -> None:
+    begun, ended = np.array([0, 1, 1, 2], np.float32), np.array([1, 2, 2, 3], np.float32)
+    spent = {"rank_computing": [2, 2], "rank_communicating": [0, 0], "rank_waiting": [1, 1]}
+    columns = {name: np.array(values, np.float32) for name, values in spent.items()}
+    step = replace(trace.steps[-1], micro_begun=begun, micro_ended=ended, **columns)
+    history = StepHistory()
+    history.take([replace(trace.header, rank_layers=(3, 5)), *trace.records[1:]])
+    story = StepStory(step, history, len(trace.steps) - 1, trace.origin or 0.0)
+    told = "Bubbles are 33 % of the stages' time; 2 micro-batches through 2 stages leave at least 33 %."
+    assert story.communication_words.startswith(told)
+    assert list(story.ranks) == ["rank 0, layers 1–3", "rank 1, layers 4–8"]

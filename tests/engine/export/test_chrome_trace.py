@@ -166,7 +166,7 @@ def test_each_stage_of_a_pipeline_has_a_slice_a_micro_batch_where_it_was_compute
     tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     for rank, begins in enumerate([(0.1, 0.3), (0.3, 0.5)]):
         own = [e for e in named(events, "engine") if tracks[e["tid"]] == f"rank {rank}"]
-        assert [e["name"] for e in own] == ["micro-batch 0", "micro-batch 1"] * len(told)
+        assert [e["name"] for e in own] == ["micro-batch 1", "micro-batch 2"] * len(told)
         assert [e["ts"] for e in own] == pytest.approx([1e6 * (i + b) for i in range(3) for b in begins], rel=1e-6)
         assert sum(e["dur"] for e in own) == pytest.approx(1e6 * 3 * 0.4, rel=1e-6)
 

@@ -48,6 +48,8 @@ def test_lanes_of_a_pipeline_tell_when_each_micro_batch_was_computed() -> None:
     assert first[:2].tolist() == [pytest.approx([1, 0, 0], abs=1e-6), pytest.approx([0, 1, 0], abs=1e-6)]
     assert first[-1].tolist() == pytest.approx([0, 0, 1], abs=1e-6), "a bubble, while the last stage computes"
     assert last[-1, 0] == pytest.approx(0.9, abs=1e-6), "a bubble, until something is handed on"
+    whole = ranks.shares(np.array([[0.0, 0.1], [1.05, 1.09], [1.2, 2.0]])).sum(axis=1)
+    assert whole[0].tolist() == pytest.approx([0, 1, 0], abs=1e-6), "from its first micro-batch on, as long as was told"
     assert last[1].tolist() == pytest.approx([0, 0, 1], abs=1e-6)
     assert "micro-batch 2 of 2, 300 ms" in rank_words(ranks, 0, 0, 0.5)
     assert "bubble" in rank_words(ranks, 0, 1, 0.2)
