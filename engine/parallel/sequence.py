@@ -109,7 +109,7 @@ def _divide(module: PreTrainedModel, group: Group, rows: Rows, refusal: str) -> 
         module.set_submodule(name, part.part)
     for name in blocks:
         module.set_submodule(name, Block(module.get_submodule(name), group, rows))
-    body.norm = Together(body.norm, group, rows)  # type: ignore[arg-type]
+    body.norm = Together(body.norm, group, rows)
     module.set_input_embeddings(Shared(module.get_input_embeddings(), group, rows))
 
 
