@@ -1,7 +1,7 @@
 """Draws the picture of engine/parallel/README.md: a race of one device and of the same model split over two ranks, by
 its heads and, where that is known here, by its layers; each lane shows its timeline, with a lane of each rank.
 
-    python packaging/parallel_picture.py [FILE] [--light] [--race RACE] [--model FOLDER]
+    python packaging/parallel_picture.py [FILE] [--light] [--size WIDE HIGH] [--race RACE] [--model FOLDER]
 
 Without --race the race is run first: on a quiet machine of two cores it takes a minute.
 """
@@ -29,7 +29,7 @@ from engine import EngineConfig, InvalidInput, parse_lanes
 from engine.bench.parallel.run import save
 from engine.bench.subject import Shape
 
-SIZE, PATIENCE, COLORS = (1280, 720), 30.0, 255
+SIZE, PATIENCE, COLORS = (1440, 1080), 60.0, 255
 LANES = ("continuous:8", "continuous:8:tp=2", "continuous:8:pp=2")
 STEPS = 9  # that are in sight: of so few a rank's phases have a place of their own
 OUT = Path(__file__).parent / "screenshots" / "parallel.png"
@@ -60,8 +60,8 @@ def still(page: ComparePage | None) -> bool:
     return all(lane.playback.caught_up for lane in page.race.lanes)
 
 
-async def draw(race: Path, path: Path) -> None:
-    async with unattended_window(SIZE) as window:
+async def draw(race: Path, path: Path, size: tuple[int, int]) -> None:
+    async with unattended_window(size) as window:
         window.start(None, EngineConfig())
         window.show_page(COMPARE)
         page = window.compare
@@ -70,12 +70,13 @@ async def draw(race: Path, path: Path) -> None:
         if not await until(lambda: still(page), PATIENCE):
             raise TimeoutError
         page.notice.hide()
-        page.race.pause()
-        page.race.seek(page.race.longest)
         timeline = next(insight for insight in INSIGHTS if insight.name == "timeline")
         page.replay.view.setCurrentIndex(page.replay.view.findText(timeline.title))
         await asyncio.sleep(1.0)
         page.views[0].range_changed.emit(*moments(page))
+        page.race.show_end()
+        await asyncio.sleep(1.0)
+        await until(lambda: still(page), PATIENCE)
         await asyncio.sleep(1.5)  # until everything is drawn as it will stand
         window.grab().toImage().save(str(path))
     with Image.open(path) as drawn:
@@ -83,18 +84,20 @@ async def draw(race: Path, path: Path) -> None:
 
 
 def moments(page: ComparePage) -> tuple[float, float]:
-    """Some steps of the middle of the lane that has the most ranks, seconds from its first request."""
-    trace = max((lane.playback.trace for lane in page.race.lanes), key=lambda trace: len(trace.header.rank_devices))
-    steps = [step for step in trace.steps if step.rows]
-    middle = steps[len(steps) // 3 :][:STEPS]
+    """The span of some steps of the slowest lane while all computed the most, in seconds from its first request."""
+    lane = max(page.race.lanes, key=lambda lane: lane.span)
+    trace, busiest = lane.playback.trace, page.race.busiest
     origin = trace.origin or 0.0
-    return middle[0].started - origin, middle[-1].ended - origin
+    ends = [step.ended - origin for step in trace.steps if step.rows]
+    last = max(STEPS, next((i for i, end in enumerate(ends) if end >= busiest), len(ends) - 1))
+    return ends[last - STEPS], ends[min(last, len(ends) - 1)]
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("file", nargs="?", type=Path, default=OUT)
     options.add_argument("--light", action="store_true")
+    options.add_argument("--size", type=int, nargs=2, default=SIZE, metavar=("WIDE", "HIGH"))
     options.add_argument("--race", type=Path, help="one that was kept; none is run then")
     options.add_argument("--model", type=Path, help="a model folder, in place of the random one")
     given = options.parse_args()
@@ -107,7 +110,7 @@ def main() -> None:
             run(given.model or Path(folder) / "random 33.6 M", race)
         make_application()
         theme.set_theme("light" if given.light else "dark")
-        qasync.run(draw(race.absolute(), given.file))
+        qasync.run(draw(race.absolute(), given.file, tuple(given.size)))
     print(f"{given.file}: {given.file.stat().st_size:,} bytes")
 
 

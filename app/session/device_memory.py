@@ -1,12 +1,14 @@
 """Where the device's bytes go, part by part, how long requests may be, and which decode steps were captured: the
 figures and their words. No Qt in here."""
 
+import re
 from dataclasses import asdict, dataclass, replace
 
 from app.language import tr, trn
 from app.words import bytes_words
 from engine.trace import Header, Telemetry
 
+LONG_STEP = re.compile(r"a step of ([\d.]+) s gains nothing by it")  # as the engine says it
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
 
 
@@ -195,12 +197,23 @@ def captured_words(header: Header) -> str:
     if graphs:
         words.append(tr("Decode graphs: {sizes}", sizes=_rows(graphs)))
     elif header.graphs_off:
-        words.append(tr("Decode graphs: off, {why}", why=header.graphs_off))
+        words.append(tr("Decode graphs: off, {why}", why=_why(header.graphs_off)))
     if header.mixed_graphs:
         words.append(tr("Mixed graphs: {sizes}", sizes=_tokens(header.mixed_graphs)))
     elif graphs and header.mixed_off:
-        words.append(tr("Mixed graphs: off, {why}", why=header.mixed_off))
+        words.append(tr("Mixed graphs: off, {why}", why=_why(header.mixed_off)))
     return "\n".join(words)
+
+
+def _why(words: str) -> str:
+    """Why there are no graphs; what is not known here, as the engine says it."""
+    known = {
+        "switched off": tr("switched off"),
+        "a step is long, and gains nothing by it": tr("a step is long, and gains nothing by it"),
+    }
+    if long := LONG_STEP.fullmatch(words):
+        return tr("a step of {seconds} s gains nothing by it", seconds=long[1])
+    return known.get(words, words)
 
 
 def _kernels(kind: str) -> str:

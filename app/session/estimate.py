@@ -80,8 +80,8 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    how = info, spec.quantization, memory.kind == "cuda"
-    split = why_whole(*how), tuple(rank_counts(info)), why_unstaged(*how), info.layers
+    asked = info, spec.quantization, memory.kind == "cuda"
+    split = why_whole(*asked), tuple(rank_counts(info)), why_unstaged(*asked), info.layers
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 

@@ -16,6 +16,7 @@ from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
+from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
@@ -64,6 +65,7 @@ class LoadedModel:
     held_bytes: int = 0  # of the weights, on this rank
     others_kv: list[tuple[int, int]] = field(default_factory=list)
     stage_layers: tuple[int, ...] = ()
+    _detokenizers: DetokenizerFactory | None = None
 
     def card_with(self, kv_dtype: str) -> ModelCard:
         """The card of this model over a cache of this dtype ("auto": its own)."""
@@ -71,6 +73,13 @@ class LoadedModel:
             return self.card
         token_bytes = kv_token_bytes([*self.layer_kv, *self.others_kv], self.dtype.itemsize, kv_dtype)
         return replace(self.card, kv_token_bytes=token_bytes, kv_dtype=kv_dtype)
+
+    @property
+    def detokenizers(self) -> DetokenizerFactory:
+        """What a token says, looked up once for all engines that have the model."""
+        if self._detokenizers is None:
+            self._detokenizers = DetokenizerFactory(self.tokenizer)
+        return self._detokenizers
 
     @property
     def devices(self) -> int:
@@ -242,8 +251,8 @@ def wrap(
 def _served(
     module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
 ) -> LoadedModel:
-    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers that
-    a stage has."""
+    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers
+    that a stage has."""
     hold_rotation(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)

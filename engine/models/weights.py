@@ -84,7 +84,9 @@ def read_weights(
             words = split.words if split is not None else ""
             if isinstance(split, Pipeline):
                 settle_stage(module, split.stage)
-                loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if split.stage.held_as(str(key))]
+                loading["unexpected_keys"] = [
+                    key for key in loading["unexpected_keys"] if split.stage.held_as(str(key))
+                ]
             refuse_strays(folder, config, module, loading, words)
             if split is not None and (folder / "generation_config.json").is_file():
                 module.generation_config = GenerationConfig.from_pretrained(folder)
@@ -148,9 +150,7 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def refuse_strays(
-    folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: str = ""
-) -> None:
+def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: str = "") -> None:
     """Raises InvalidInput unless the weights are exactly those that the config's architecture has. `split`: the setting
     that made this a part of a model."""
     found = {

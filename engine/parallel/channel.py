@@ -36,9 +36,9 @@ def lane_bytes(tokens: int, widest: int) -> int:
 
 
 class Channel:
-    """Lanes of the board's ranks in a file without a name, each of so many bytes (`lane_bytes`). `descriptor` is handed on; the memory lives as long as
-    somebody has it. A step's messages lie in their lane until rank 0 begins the next step: by then it has had all
-    logits, so all before them was read. Nobody ever waits for room."""
+    """Lanes of the board's ranks in a file without a name, each of so many bytes (`lane_bytes`). `descriptor` is handed
+    on; the memory lives as long as somebody has it. A step's messages lie in their lane until rank 0 begins the next
+    step: by then it has had all logits, so all before them was read. Nobody ever waits for room."""
 
     def __init__(self, board: Board, rank: int, lane: int, patience: float, descriptor: int | None = None) -> None:
         self._board, self._rank, self._patience = board, rank, patience
@@ -109,9 +109,9 @@ class Channel:
         spans = told[:, HEAD : HEAD + BEGUN_ENDED * int(told[0, COUNT])].reshape(len(told), -1, BEGUN_ENDED)
         computing = (spans[:, :, 1] - spans[:, :, 0]).sum(axis=1)
         waiting = (told[0, ENDED] - spans[0, 0, 0] - computing - told[:, SENDING]).clip(min=0)
-        spent = ((1e-9 * x).tolist() for x in (computing, told[:, SENDING], waiting))
-        begun, ended = ((1e-9 * spans[:, :, i]).ravel().tolist() for i in range(BEGUN_ENDED))
-        return RankTimes(*spent, told[:, BYTES].tolist(), begun, ended)
+        each = computing, told[:, SENDING], waiting, spans[:, :, 0], spans[:, :, 1]
+        computed, sent, waited, begun, ended = ((1e-9 * x).ravel().tolist() for x in each)
+        return RankTimes(computed, sent, waited, told[:, BYTES].tolist(), begun, ended)
 
     def handed_on(self) -> None:
         """Others have the memory: its descriptor is done with."""

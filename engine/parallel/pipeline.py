@@ -89,8 +89,8 @@ class Headless(nn.Module):
 
 
 class Pipeline(Ranked):
-    """The ranks of a model that each have some of its layers. `passage` is that of this one's module; `channel` is there
-    once a runner is, which may be made anew."""
+    """The ranks of a model that each have some of its layers. `passage` is that of this one's module; `channel` is
+    there once a runner is, which may be made anew."""
 
     recordable = True  # messages are between a stage's programs
     channel: Channel
@@ -225,10 +225,11 @@ def refuse_inseparable(module: PreTrainedModel, pipeline: Pipeline, kind: str) -
             logits = module(input_ids=ids, position_ids=torch.arange(2)[None], use_cache=False, batch=Passed()).logits
     finally:
         embedding.forward, passage.arrived = forward, None
-    if not (logits if stage.last else passage.leaving).isfinite().all():
+    made = logits if stage.last else passage.leaving
+    if made is None or not made.isfinite().all():
         raise InvalidInput(
-            f"{stage.words}: the layers of model type {kind!r} compute with more than what the layer before hands on, so "
-            "they cannot be on several devices; use 1"
+            f"{stage.words}: the layers of model type {kind!r} compute with more than what the layer before hands on, "
+            "so they cannot be on several devices; use 1"
         )
 
 

@@ -173,20 +173,21 @@ class RecordedSteps:
         """Of the memory that it computes in."""
         return self._program.bytes
 
-    def __call__(self, runs: Runs) -> Tensor:
-        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it; overwritten
-        by the next step."""
+    def __call__(self, runs: Runs, meanwhile: Callable[[], None] | None = None) -> Tensor:
+        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it;
+        overwritten by the next step. `meanwhile` is called by this thread while the others begin."""
         self.attention, told = 0.0, list[list[Tensor]]()
         for count, kept in runs:
             if told:  # the next run overwrites them
                 told[-1] = [x.clone() for x in told[-1]]
-            told.append(self._run(count, kept))
+            told.append(self._run(count, kept, meanwhile))
+            meanwhile = None
             self.attention += self._program.attention
         logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
 
-    def _run(self, count: int, kept: int) -> list[Tensor]:
-        return self._program(count, None if self._hands_on else kept)
+    def _run(self, count: int, kept: int, meanwhile: Callable[[], None] | None = None) -> list[Tensor]:
+        return self._program(count, None if self._hands_on else kept, meanwhile)
 
     def greedy(self) -> tuple[Tensor, Tensor]:
         """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
 
 from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
+from app.compare.lanes.outside import outside_words
 from app.compare.lanes.stream_strip import StreamStrip
 from app.compare.lanes.tally import Figures, LaneTally
 from app.compare.race.lane_show import LaneShow, LaneState
@@ -19,6 +20,7 @@ from app.inside.on_demand import InsightPlace
 from app.inside.panel import InsightPanel
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.runs import Cell
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
 from app.language import tr
@@ -100,6 +102,8 @@ class LaneView(QFrame):
         self._notice = ""  # what the lane's trace told a person to know last
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
+        if show.lane.server is not None:
+            self.timeline.words_of = self._outside_words
         self._share(self.timeline)
         self.strip = StreamStrip()
         self.panel = LaneFigures(show.index)
@@ -268,6 +272,10 @@ class LaneView(QFrame):
         step = records[records.step_places[place]]
         assert isinstance(step, Step)
         return step
+
+    def _outside_words(self, cell: Cell) -> str:
+        playback = self.lane.playback
+        return outside_words(cell, playback.requests, playback.origin or 0.0)
 
     def _on_rewound(self) -> None:
         self.tally = LaneTally()

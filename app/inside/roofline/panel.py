@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.inside.panel import InsightPanel
-from app.inside.roofline.plot import RooflinePlot
+from app.inside.panel import COMING, InsightPanel
+from app.inside.roofline.plot import EMPTY, RooflinePlot
 from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import KIND_TITLES, bound_words, summary
 from app.language import tr
@@ -43,7 +43,8 @@ class Roofline(InsightPanel):
 
     def draw(self) -> None:
         place = self._place()
-        self.plot.show_points(self.points, place, self.scope.origin)
+        empty = COMING if self.scope.begun else EMPTY
+        self.plot.show_points(self.points, place, self.scope.origin, empty)
         words = summary(self.points.point(place)) if place >= 0 else ""
         self.summary.say(f"~ {words}" if words and self.points.estimated else words)
 

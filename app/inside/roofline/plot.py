@@ -51,19 +51,22 @@ class RooflinePlot(Chart):
         self.setMouseTracking(True)
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
+        self.empty_text = EMPTY
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
         self._exchange = QRectF()  # where the limit of the ranks' exchange is
 
-    def show_points(self, points: RooflinePoints, place: int, origin: float) -> None:
-        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero."""
+    def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
+        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
+        `empty` is said where there is none at all."""
+        self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered = None, -1
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
         self.points, self.place, self.origin = points, place, origin
         point = self.point
-        self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else EMPTY)
+        self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else empty)
         self.update()
 
     @property
@@ -75,7 +78,7 @@ class RooflinePlot(Chart):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         px = theme.px
         if not len(self.points):
-            self.say_empty(painter, EMPTY)
+            self.say_empty(painter, self.empty_text)
             return
         top = self._words(painter) + self.tiny.height + px(4)
         gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)

@@ -39,7 +39,8 @@ class Bound(StrEnum):
 class Point:
     """One step. `seconds` are those its rate is reckoned with; `bandwidth` and `rate` (operations a second) are the
     roof's, 0 where none was measured. `sent`: bytes that a rank of a split model sends, in messages of `message` bytes,
-    which the ranks exchange at `exchange` bytes a second; 0 where nothing is sent or nobody measured."""
+    which the ranks exchange at `exchange` bytes a second; 0 where nothing is sent or nobody measured. `waiting`: the
+    share of their time in which they wait for each other."""
 
     step: int
     started: float
@@ -55,6 +56,7 @@ class Point:
     sent: float = 0.0
     message: float = 0.0
     exchange: float = 0.0
+    waiting: float = 0.0
 
     @property
     def intensity(self) -> float:
@@ -100,6 +102,14 @@ class Point:
         return Bound.COMPUTE if self.limit == self.rate else Bound.MEMORY
 
 
+def _waiting(step: Step) -> float:
+    """The share of their time that ranks waited for each other."""
+    if not len(step.rank_waiting):
+        return 0.0
+    spent = float(step.rank_computing.sum() + step.rank_communicating.sum() + step.rank_waiting.sum())
+    return float(step.rank_waiting.sum()) / max(spent, 1e-12)
+
+
 class RooflinePoints(Columns):
     """The points of one trace. Steps without rows, or without a time, have none.
 
@@ -110,7 +120,7 @@ class RooflinePoints(Columns):
     step, started, ended = Numbers(np.int64), Numbers(np.float64), Numbers(np.float64)
     kind, tokens, rows = Numbers(np.uint8), Numbers(np.int32), Numbers(np.int32)
     bytes, operations, seconds = Numbers(np.float64), Numbers(np.float64), Numbers(np.float64)
-    sent = Numbers(np.float64)
+    sent, waiting = Numbers(np.float64), Numbers(np.float32)
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +166,8 @@ class RooflinePoints(Columns):
             kind = PREFILL if prefills == step.rows else MIXED if prefills else DECODE
             rows = step.rows
             sent = float(step.rank_bytes.max(initial=0))
-            self.append(step.step, step.started, step.ended, kind, tokens, rows, size, operations, seconds, sent)
+            counted = kind, tokens, rows, size, operations, seconds
+            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step))
         x, y = self.places(first, len(self))
         cells = [
             np.clip(((np.log10(v) - low) * FINENESS).astype(np.int64), 0, FINENESS * (high - low) - 1)
@@ -184,8 +195,7 @@ class RooflinePoints(Columns):
         elif row["sent"]:
             message = row["sent"] / self._messages
             exchange = between.rate_at(message)
-        told = {"bandwidth": bandwidth, "rate": rate, "message": message, "exchange": exchange}
-        return Point(kind=kind, **row, **told)
+        return Point(kind=kind, **row, bandwidth=bandwidth, rate=rate, message=message, exchange=exchange)
 
     @property
     def _messages(self) -> int:

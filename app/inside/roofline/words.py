@@ -1,6 +1,6 @@
 """The bottleneck in words: which limit binds a step, how far from it the step is, and the formulas behind."""
 
-from app.inside.roofline.points import Bound, Point
+from app.inside.roofline.points import OUTSIDE, Bound, Point
 from app.language import tr, trn
 from app.words import bytes_words, duration
 
@@ -78,6 +78,12 @@ def detail(point: Point) -> str:
                 "{inside}",
                 outside=outside,
                 inside=inside,
+            )
+        case Bound.OVERHEAD if point.waiting > OUTSIDE:
+            return tr(
+                "Neither limit binds here, at {share} of the roof: ranks wait for each other {waiting} of their time",
+                share=percent(point.share),
+                waiting=percent(point.waiting),
             )
         case Bound.OVERHEAD:
             return tr(

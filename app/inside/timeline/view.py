@@ -30,6 +30,7 @@ MOST_TOLD = 0.4  # of the height, for what is told of the selection
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
 MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
+NOTHING = tr("Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed.")
 LEAPS = 8  # while the newest is followed, what is in sight moves on by this part of it
 
 
@@ -52,9 +53,7 @@ class TimelineView(SelectableTimeline):
         self.ranks = RankTimes()
         self.budget: int | None = None
         self.legend = True
-        self.empty_text = tr(
-            "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
-        )
+        self.empty_text = NOTHING
         self._words_at_foot = ""
         self._words_of_selection = ("", "")
         self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
@@ -319,9 +318,7 @@ class TimelineView(SelectableTimeline):
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
-            paint.legend(
-                painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks.ranks
-            )
+            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
         t, told = theme.current(), self.told()
         at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
         for i, words in enumerate(told or at_foot):

@@ -11,8 +11,8 @@ from app.words import sentence
 from engine import Parallel
 
 DEVICES = tr(
-    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so far, "
-    "in the paged modes"
+    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so "
+    "far, in the paged modes"
 )
 ABOUT = f"{DEVICES}\n{SEQUENCE}"
 

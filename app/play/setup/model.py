@@ -100,6 +100,7 @@ class ModelPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
         self.server.entered.connect(self._on_load)
+        self.server.control_asked.connect(lambda take: session.start(session.take_control(take)))
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)

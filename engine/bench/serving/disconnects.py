@@ -23,6 +23,7 @@ import psutil
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.process import EngineProcess
 from engine.serving import RequestLogSettings, Server, ServingSettings
+from engine.serving.request_log import RequestLog
 from engine.trace import Step
 
 CLIENTS = 16
@@ -113,7 +114,9 @@ class Asking:
         assert ready.wait(20)
         assert self.server._uvicorn is not None
         self.service = self.server._uvicorn._service
-        (self.log,) = self.service.outlet.sinks
+        (log_sink,) = self.service.outlet.sinks
+        assert isinstance(log_sink, RequestLog)
+        self.log = log_sink
         host, _, port = self.server.address.removeprefix("http://").partition(":")
         self._address = host, int(port)
         asyncio.run(self._one(Random(0), "never"))

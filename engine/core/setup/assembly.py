@@ -19,7 +19,6 @@ from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.setup.thread_choice import fastest_threads
 from engine.decoding.constraints import Grammars
-from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory.allocator import keep_freed_memory
 from engine.memory.rules import kv_token_bytes
 from engine.models.loading import LoadedModel, Report, load
@@ -63,7 +62,7 @@ class Assembly:
         self.model = model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         if model.device.index is not None:
             torch.cuda.set_device(model.device)  # of this thread
-        self.detokenizers = DetokenizerFactory(model.tokenizer)
+        self.detokenizers = model.detokenizers
         self.grammars = Grammars(model.tokenizer, model.card.vocabulary, model.eos)
         self._runtime = max(0, machine.resident() - model.held_bytes)
         self._threads, self._threads_why = torch.get_num_threads(), "" if threads is None else "as asked"

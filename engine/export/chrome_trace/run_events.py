@@ -115,9 +115,13 @@ class RunEvents:
 
     def _of_ranks(self, step: Step) -> None:
         """What each rank of a split model did from the launch to the end of forward. A record tells how long, not when:
-        its slices lie one after another from the launch on."""
+        its slices lie one after another from the launch on. Of a pipeline it tells when each micro-batch was computed;
+        what is empty between is a bubble."""
         while len(self._ranks) < len(step.rank_bytes):
             self._ranks.append((self._pid, self._file.thread(self._pid, f"rank {len(self._ranks)}")))
+        if len(step.micro_begun):
+            self._of_stages(step)
+            return
         begin = step.started + sum(step.seconds.get(name, 0.0) for name in LAUNCH[: LAUNCH.index("prepare")])
         told = [column.tolist() for column in (step.rank_computing, step.rank_communicating, step.rank_waiting)]
         for track, sent, *seconds in zip(self._ranks, step.rank_bytes.tolist(), *told):
@@ -127,6 +131,14 @@ class RunEvents:
                     args = {"step": step.step} | ({"bytes": sent} if name == "communicating" else {})
                     self._slice(track, name, self._at(at), self._at(at + took), text(args))
                     at += took
+
+    def _of_stages(self, step: Step) -> None:
+        shape = len(step.rank_bytes), -1
+        spans = np.stack([step.micro_begun.reshape(shape), step.micro_ended.reshape(shape)], axis=2) + step.started
+        for track, sent, each in zip(self._ranks, step.rank_bytes.tolist(), spans.tolist()):
+            args = text({"step": step.step, "bytes": sent})
+            for number, (begin, end) in enumerate(each):
+                self._slice(track, f"micro-batch {number}", self._at(begin), self._at(end), args)
 
     def _rows(self, step: Step, begin: int, end: int) -> None:
         said = [""] * step.rows

@@ -73,11 +73,15 @@ class Program:
         """Of the memory that it computes in."""
         return self._memory.nbytes
 
-    def __call__(self, tokens: int, kept: int | None = None) -> list[Tensor]:
+    def __call__(
+        self, tokens: int, kept: int | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> list[Tensor]:
         """Runs it over the first `tokens` of its inputs, `kept` of which are gone on with. Results `[kept or tokens,
-        ...]` are overwritten by the next run. Raises MemoryError."""
+        ...]` are overwritten by the next run. `meanwhile` is called on this thread while the others compute, which then
+        joins them; it must not raise. Raises MemoryError."""
         program, rows = self._program, tokens if kept is None else kept
         program.tokens, program.kept, program.threads = tokens, rows, torch.get_num_threads()
+        program.meanwhile = held.NOTHING if meanwhile is None else held.Meanwhile(meanwhile)
         if function("run_program")(byref(program)):
             raise MemoryError(f"no memory for a step of {tokens} tokens")
         self.attention = program.attention

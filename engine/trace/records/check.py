@@ -65,7 +65,9 @@ class RecordCheck:
                 slots = record.config.slots
                 ranks = len(record.rank_devices)
                 _expect(0 <= record.micro_batches <= MOST_MICRO, "micro-batches of that number")
-                _expect(len(record.rank_layers) in (0, ranks) and min(record.rank_layers, default=1) > 0, "layers of each")
+                _expect(
+                    len(record.rank_layers) in (0, ranks) and min(record.rank_layers, default=1) > 0, "layers of each"
+                )
                 _expect(len(record.rank_weights) == ranks != 1 and ranks <= MOST_RANKS, "ranks of that number")
                 _expect(len(record.rank_kv) in (0, ranks), "a pool of each rank")
                 _expect(

@@ -100,7 +100,8 @@ class Step:
     and `draft_text` are those proposed, in row order.
 
     `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
-    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    another up to sample, and read back with wait and commit up to `ended`. What of the record was made while the next
+    step computed is that one's `forward`. `attention`: those of `forward` that were
     spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
     `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
@@ -114,8 +115,8 @@ class Step:
 
     Of a model that is split, `[ranks]`, seconds of prepare and forward by what each rank did: `rank_computing`,
     `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
-    `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started` at
-    which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
+    `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started`
+    at which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
     """
 
     step: int

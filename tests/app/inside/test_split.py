@@ -69,6 +69,9 @@ def test_the_exchange_limits_a_step_by_what_it_sends(records: list[Record]) -> N
     assert near.bound is Bound.COMMUNICATION
     assert headline(near).startswith("Communication-bound: each rank sends")
     assert "of what the exchange between ranks allows" in detail(near)
+    assert near.waiting == pytest.approx(0.3 / 1.6)
+    idle = replace(near, seconds=100.0, ended=100.0, waiting=0.7)
+    assert detail(idle).endswith("ranks wait for each other 70 % of their time")
 
 
 @pytest.mark.parametrize("look", ["dark", "light"])

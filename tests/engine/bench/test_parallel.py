@@ -18,4 +18,7 @@ def test_all_sides_say_the_same_and_tell_where_the_time_went() -> None:
     assert staged.ranks == 2
     assert two.residuals == one.residuals == 2 * sharing.residuals
     assert 0 < sharing.activations <= two.activations
+    assert 0 < staged.communicating < staged.forward
+    assert staged.waiting > 0, "bubbles are"
+    assert staged.sent == 16 * 512 * 4, "the last one's logits"
     assert "| one device | tensor | tensor and sequence | pipeline |" in measured.text()

@@ -154,6 +154,23 @@ def test_each_rank_of_a_split_model_has_a_track_that_sums_up_to_its_records(tmp_
     assert next(e["args"]["sent"] for e in events if e["name"] == "bytes between ranks") == 4000
 
 
+def test_each_stage_of_a_pipeline_has_a_slice_a_micro_batch_where_it_was_computed(tmp_path: Path) -> None:
+    times = [[0.1, 0.3, 0.3, 0.5], [0.3, 0.5, 0.5, 0.7]]  # two micro-batches of rank 0, then of rank 1
+    columns = dict(zip(("micro_begun", "micro_ended"), (np.array(column, np.float32) for column in times)))
+    columns |= dict.fromkeys(("rank_computing", "rank_communicating", "rank_waiting"), np.full(2, 0.1, np.float32))
+    told = [step(i, 1 + i, 1.9 + i, [(0, 3 * i, 3, P if i == 0 else D)], {0: 7}) for i in range(3)]
+    told = [replace(each, rank_bytes=np.array([1000, 0], np.int64), **columns) for each in told]
+    records = [header(EngineConfig(max_running=2)), submitted(1.0, 0, 3), *told, ended(4.0, 0)]
+    events = written(Source.of_trace(Trace(records)), tmp_path / "run.json")
+    check(events)
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for rank, begins in enumerate([(0.1, 0.3), (0.3, 0.5)]):
+        own = [e for e in named(events, "engine") if tracks[e["tid"]] == f"rank {rank}"]
+        assert [e["name"] for e in own] == ["micro-batch 0", "micro-batch 1"] * len(told)
+        assert [e["ts"] for e in own] == pytest.approx([1e6 * (i + b) for i in range(3) for b in begins], rel=1e-6)
+        assert sum(e["dur"] for e in own) == pytest.approx(1e6 * 3 * 0.4, rel=1e-6)
+
+
 def test_a_races_lanes_lie_on_one_clock_and_gz_is_packed(runs: Runs, tmp_path: Path) -> None:
     source = Source.of_race(runs.race)
     events = written(source, tmp_path / "race.json")

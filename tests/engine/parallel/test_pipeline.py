@@ -17,7 +17,7 @@ from engine.parallel.stages import Anatomy, micro_batches, split, stage_of
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind, Step, load_trace, save_trace
 from engine.trace.records.check import RecordCheck
-from tests.engine.parallel.test_tensor import GREEDY, PLAIN, SQUEEZED, said
+from tests.engine.parallel.test_tensor import GREEDY, PLAIN, SQUEEZED, said, tokens
 from tests.engine.tiny_models import TINY_MODELS, TinyModel, random_prompts, save_tiny_model
 
 TINY = ["llama", "qwen3", "gemma2", "gemma3", "phi3", "mixtral", "gpt2", "gpt-neox", "olmo2"]
@@ -34,7 +34,7 @@ def test_stages_give_the_tokens_of_one_device(name: str, tiny_folder: Callable[[
     found, cards = [], []
     for stages in (1, 3 if name == "gemma3" else 2):
         with Engine(spec(tiny_folder(name), stages), PLAIN, threads=1) as engine:
-            found.append(said(engine))
+            found.append(tokens(said(engine)))
             cards.append(engine.card)
             assert engine.trace.header.rank_layers == (() if stages == 1 else (1,) * stages)
     assert found[0] == found[1]
@@ -54,7 +54,7 @@ def test_what_is_tied_is_held_by_both_ends(tmp_path: Path) -> None:
     found = []
     for stages in (1, 2):
         with Engine(spec(tmp_path, stages), PLAIN, threads=1) as engine:
-            found.append(said(engine))
+            found.append(tokens(said(engine)))
             header = engine.trace.header
     assert found[0] == found[1]
     assert sorted(header.rank_layers) == [2, 3]
@@ -95,7 +95,7 @@ def test_stages_follow_whatever_rank_0_plans(both: Both, changes: dict, params: 
     asked, found, scores = GREEDY.with_(**params), [], []
     for engine in (both.one, both.two):
         engine.begin(config)
-        found.append(said(engine, asked))
+        found.append(tokens(said(engine, asked)))
         if "prompt_logprobs" in params:
             told = engine.submit(random_prompts((40,))[0], asked).result().prompt_logprobs or ()
             scores.append([one.logprob for one in told if one is not None])
@@ -137,7 +137,7 @@ def test_each_step_tells_when_every_stage_did_what(both: Both, tmp_path: Path) -
 
 
 def test_what_cannot_be_in_stages_is_refused_by_name(both: Both, tiny_folder: Callable[[str], Path]) -> None:
-    with pytest.raises(InvalidInput, match="pipeline_parallel=3: the model has 2 layers, .* use at most 2"):
+    with pytest.raises(InvalidInput, match=r"pipeline_parallel=3: the model has 2 layers, .* use at most 2"):
         Engine(spec(tiny_folder("llama"), 3), threads=1)
     with pytest.raises(InvalidInput, match="pipeline_parallel=2: a model held as int8"):
         Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(pipeline=2)), threads=1)
@@ -177,7 +177,12 @@ def test_stages_are_even_in_bytes_with_embedding_and_head() -> None:
     assert split([5, 1, 1, 1], 2) == [0, 1, 4]
     assert split([1, 1, 1], 3) == [0, 1, 2, 3]
     anatomy = Anatomy("model.layers", 2, "model.embed_tokens", "lm_head", tied=True)
-    sizes = {"model.embed_tokens.weight": 10, "model.layers.0.w.weight": 1, "model.layers.1.w.weight": 1, "norm.weight": 1}
+    sizes = {
+        "model.embed_tokens.weight": 10,
+        "model.layers.0.w.weight": 1,
+        "model.layers.1.w.weight": 1,
+        "norm.weight": 1,
+    }
     first, last = (stage_of(rank, 2, anatomy, sizes) for rank in range(2))
     held = [{name: stage.held_as(name) for name in sizes} for stage in (first, last)]
     assert held[0]["model.embed_tokens.weight"] == ["model.embed_tokens.weight"]
@@ -190,7 +195,9 @@ def test_micro_batches_are_whole_rows_of_about_as_many_tokens() -> None:
     branch: Any = SimpleNamespace()
 
     def plan(*counts: int) -> StepPlan:
-        return StepPlan(tuple(Row(branch, i, 0, n, Kind.DECODE, 1, False) for i, n in enumerate(counts)), copies=((1, 2),))
+        return StepPlan(
+            tuple(Row(branch, i, 0, n, Kind.DECODE, 1, False) for i, n in enumerate(counts)), copies=((1, 2),)
+        )
 
     def parts(most: int, *counts: int) -> list[list[int]]:
         found = micro_batches(plan(*counts), most)

@@ -8,6 +8,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
+from app.inside.timeline.ranks import SHADES
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.ui import theme
@@ -23,6 +24,7 @@ LEGEND = (
 )
 RANKS = ((tr("computing"), "computing"), (tr("communicating"), "communicating"), (tr("waiting for a rank"), "waiting"))
 WAITS = tr("waits for the others' prompts")
+HANDED, BUBBLE = (tr("handed on"), "communicating"), (tr("bubble"), "waiting")
 Sign = Hatch | str  # of slots, and what a rank did
 SIDE, GAP, NEXT = 9, 5, 14  # pixels of the design: a swatch, the room to its words, and to the next one
 
@@ -31,6 +33,18 @@ def layers_of(own: Array, grey: Array) -> dict[Sign, Layer]:
     """How each hatch is drawn: the useful in a colour of its own, the others in grey."""
     colors = {Hatch.NONE: own, Hatch.UP: own, Hatch.CROSSED: grey, Hatch.DOWN: grey}
     return {hatch: Layer(color, hatch) for hatch, color in colors.items()}
+
+
+def rank_signs(micro_batches: int) -> list[tuple[str, str]]:
+    """What ranks' lanes look like; those of a pipeline with so many micro-batches in a step."""
+    if not micro_batches:
+        return list(RANKS)
+    shown = range(min(micro_batches, SHADES))
+    return [*((tr("micro-batch {number}", number=i + 1), micro_sign(i)) for i in shown), HANDED, BUBBLE]
+
+
+def micro_sign(shade: int) -> str:
+    return f"micro-batch {shade}"
 
 
 class Swatches:

@@ -14,7 +14,17 @@ from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
-from app.inside.timeline.picture.legend import GAP, LEGEND, NEXT, RANKS, SIDE, Sign, Swatches, layers_of
+from app.inside.timeline.picture.legend import (
+    GAP,
+    LEGEND,
+    NEXT,
+    SIDE,
+    Sign,
+    Swatches,
+    layers_of,
+    micro_sign,
+    rank_signs,
+)
 from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.picture.stalls import draw_bracket
 from app.inside.timeline.picture.tracks import (
@@ -52,6 +62,7 @@ STRENGTH = {
     "wait": 0.12,
 }  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
+MICRO = (0.95, 0.5, 0.72, 0.32)  # likewise: micro-batches in turn, neighbours unlike
 LABELLED = 240  # steps in sight up to which segments have their names inside
 # Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
 # a lane's column shows whole steps, or their borders would beat against the pixels. And for phases with sharp borders.
@@ -79,7 +90,10 @@ class TimelinePaint:
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
         self._rank = (Layer(shades["forward"]), Layer(shades["commit"]), Layer(grey, Hatch.DOWN))
-        self._swatches = Swatches(layers | dict(zip(KINDS, self._rank)), self.ground, ratio)
+        micro = tuple(Layer(self.ground + share * (accent - self.ground)) for share in MICRO)
+        self._stage = (*micro, *self._rank[1:])
+        signs: dict[Sign, Layer] = {micro_sign(i): layer for i, layer in enumerate(micro)}
+        self._swatches = Swatches(layers | signs | dict(zip(KINDS, self._rank)), self.ground, ratio)
         self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
@@ -124,7 +138,8 @@ class TimelinePaint:
             layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host)}
             if bands.device:
                 layers["GPU"] = busy[None], self._device
-            layers |= {f"rank {i}": (shares, self._rank) for i, shares in enumerate(ranks.shares(times))}
+            looks = self._stage if ranks.micro.most else self._rank
+            layers |= {f"rank {i}": (shares, looks) for i, shares in enumerate(ranks.shares(times))}
             for (name, (shares, looks)), _ in zip(layers.items(), lanes):
                 picture = lane_picture(shares, height, looks, self.ground, grain)
                 self._pictures[name] = PixelImage(picture, self.ratio)
@@ -151,9 +166,13 @@ class TimelinePaint:
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
-        words = tr("budget {tokens:,} ↑", tokens=scale.budget) if scale.beyond else tr("token budget")
-        x = area.right() - face.width(words) - theme.px(2)
-        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+        number = f"{scale.budget:,.0f} ↑"
+        beyond = tr("budget {tokens:,} ↑", tokens=scale.budget), number
+        for words in beyond if scale.beyond else (tr("token budget"), tr("budget")):
+            x = area.right() - face.width(words) - theme.px(2)
+            if x >= area.left():
+                say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+                break
 
     def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
@@ -229,16 +248,16 @@ class TimelinePaint:
     # -- the legend -----------------------------------------------------------------------------------------------
 
     def legend(
-        self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str, ranks: int
+        self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str, ranks: RankTimes
     ) -> None:
         """What patterns and shapes mean, as far as there is room; those of ranks' lanes on a line of their own."""
         baseline = band.top + theme.px(4) + self.face.ascent
         signs: list[tuple[str, Mark | Sign | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
         self._signs(painter, left, right, baseline, [*signs, (stalls, None)])
-        if ranks:
+        if ranks.ranks:
             below = baseline + math.ceil(self.face.height)
             self.face.say(painter, left - theme.px(8), below, tr("ranks"), theme.current().secondary, before=1)
-            self._signs(painter, left, right, below, RANKS)
+            self._signs(painter, left, right, below, rank_signs(ranks.micro.most))
 
     def _signs(
         self, painter: QPainter, left: int, right: int, baseline: float, signs: Sequence[tuple[str, Mark | Sign | None]]

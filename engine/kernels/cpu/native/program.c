@@ -34,6 +34,7 @@ struct program {
     long count, tokens, kept, rank, ranks;
     int threads;
     double attention; /* seconds */
+    void (*meanwhile)(void); /* what the calling thread does before it joins the others, or NULL */
 };
 
 /* The time, where nobody noted it before. */
@@ -58,6 +59,7 @@ static void wait_for(const struct part *part, long things) {
 static void run_calls(void *of) {
     struct program *p = of;
     const int many = omp_get_num_threads() > 1;
+    if (p->meanwhile && !omp_get_thread_num()) p->meanwhile();
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
         if (call->timed) note(&call->begun);
