@@ -123,7 +123,7 @@ class Rank:
             self._runner.follow(plan)
         except Exception as error:
             # What others met kept it from its step too: rank 0 has all of them leave it.
-            met, together = bool(self._board.stopped()), self._mail is not None and isinstance(self._group, Group)
+            met, together = bool(self._board.stopped()), self._mail is not None
             short = met or fault_of(error, self._model.device) is Fault.MEMORY
             if self._board.broken or not (together and short):
                 raise

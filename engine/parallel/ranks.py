@@ -191,7 +191,7 @@ class Ranks:
     def leave(self, error: Exception) -> Exception:
         """After an error kept rank 0 from its step: all leave it, and stand where they stood before. What the error is
         then: that which one of them met first, or RankLost where they cannot go on."""
-        if self.mail is None or self.parallel.tensor == 1 or self.gone or self.board.broken:
+        if self.mail is None or self.gone or self.board.broken:
             return self.lost(error)
         self.board.stop(0)
         try:

@@ -33,10 +33,8 @@ def split_title(parallel: Parallel) -> str:
     if parallel.sequence:
         return tr("{ranks} + sequence", ranks=parallel.tensor)
     if parallel.micro_batches:
-        return tr(
-            "{ranks}, as a pipeline of {micro} micro-batches", ranks=parallel.pipeline, micro=parallel.micro_batches
-        )
-    return tr("{ranks}, as a pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
+        return tr("{ranks} as pipeline × {micro}", ranks=parallel.pipeline, micro=parallel.micro_batches)
+    return tr("{ranks} as pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
 
 
 def residual_words(header: Header) -> str:

@@ -22,14 +22,20 @@ CONFIG = EngineConfig(max_running=2, token_budget=512, cuda_graphs=False)  # a r
 GREEDY = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+@pytest.fixture(scope="module", params=[Parallel(2, sequence=True), Parallel(pipeline=2)], ids=["heads", "stages"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     folder: Path = tmp_path_factory.mktemp("wide") / "llama"
-    values = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": WIDE, "num_hidden_layers": 1}
+    values = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "intermediate_size": WIDE,
+        "num_hidden_layers": request.param.pipeline,
+    }
     values |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
     save_tiny_model(TinyModel(lambda: LlamaConfig(**values)), folder)
-    parallel = Parallel(2, sequence=True)
-    with Engine(ModelSpec(str(folder), dtype="float32", device="cpu", parallel=parallel), CONFIG, threads=1) as engine:
+    with Engine(
+        ModelSpec(str(folder), dtype="float32", device="cpu", parallel=request.param), CONFIG, threads=1
+    ) as engine:
         yield engine
 
 

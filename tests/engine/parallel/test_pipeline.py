@@ -17,7 +17,7 @@ from engine.parallel.stages import Anatomy, micro_batches, split, stage_of
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind, Step, load_trace, save_trace
 from engine.trace.records.check import RecordCheck
-from tests.engine.parallel.test_tensor import GREEDY, PLAIN, SQUEEZED, said, tokens
+from tests.engine.parallel.test_tensor import GREEDY, PLAIN, SQUEEZED, said
 from tests.engine.tiny_models import TINY_MODELS, TinyModel, random_prompts, save_tiny_model
 
 TINY = ["llama", "qwen3", "gemma2", "gemma3", "phi3", "mixtral", "gpt2", "gpt-neox", "olmo2"]
@@ -34,7 +34,7 @@ def test_stages_give_the_tokens_of_one_device(name: str, tiny_folder: Callable[[
     found, cards = [], []
     for stages in (1, 3 if name == "gemma3" else 2):
         with Engine(spec(tiny_folder(name), stages), PLAIN, threads=1) as engine:
-            found.append(tokens(said(engine)))
+            found.append(said(engine))
             cards.append(engine.card)
             assert engine.trace.header.rank_layers == (() if stages == 1 else (1,) * stages)
     assert found[0] == found[1]
@@ -54,7 +54,7 @@ def test_what_is_tied_is_held_by_both_ends(tmp_path: Path) -> None:
     found = []
     for stages in (1, 2):
         with Engine(spec(tmp_path, stages), PLAIN, threads=1) as engine:
-            found.append(tokens(said(engine)))
+            found.append(said(engine))
             header = engine.trace.header
     assert found[0] == found[1]
     assert sorted(header.rank_layers) == [2, 3]
@@ -95,7 +95,7 @@ def test_stages_follow_whatever_rank_0_plans(both: Both, changes: dict, params: 
     asked, found, scores = GREEDY.with_(**params), [], []
     for engine in (both.one, both.two):
         engine.begin(config)
-        found.append(tokens(said(engine, asked)))
+        found.append(said(engine, asked))
         if "prompt_logprobs" in params:
             told = engine.submit(random_prompts((40,))[0], asked).result().prompt_logprobs or ()
             scores.append([one.logprob for one in told if one is not None])
