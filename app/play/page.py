@@ -77,8 +77,7 @@ class PlayPage(Page):
         self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
+        theme.changes.theme_changed.connect(self.follow_theme)
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
         self.model.connect_asked.connect(lambda server: session.start(session.connect_to(server)))
         session.state_changed.connect(self._on_state)
@@ -253,7 +252,8 @@ class PlayPage(Page):
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll
 
-    def _on_theme(self) -> None:
+    def follow_theme(self) -> None:
+        """What is measured of the dressed widgets."""
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
         self.layout_of.follow_zoom()
