@@ -215,3 +215,13 @@ def unlike_words(names: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """ "1 row", "28 rows"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def rank_title(rank: int) -> str:
+    """ "rank 1" of a split model."""
+    return tr("rank {number}", number=rank)
+
+
+def way_words(way: str) -> str:
+    """What ranks exchange through, for people: NVLink and PCIe are called so everywhere."""
+    return {"shared memory": tr("shared memory"), "loopback": tr("loopback")}.get(way, way)

@@ -3,9 +3,17 @@
 import gc
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+with suppress(ImportError):  # a rented machine with a GPU may do without
+    from hypothesis import HealthCheck, settings
+
+    # A busy machine makes examples slowly, and no less well.
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 NewData = Callable[[Path], Path]
 

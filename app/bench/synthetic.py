@@ -21,7 +21,7 @@ import numpy as np
 import resources
 from engine import EngineConfig, SamplingParams
 from engine.bench.trace.step_builder import Given
-from engine.core.step_record import ended_record, step_record
+from engine.core.step_record import NotedStep, ended_record
 from engine.decoding.output import Output
 from engine.scheduler import BlockPool, Branch, Emission, Request, Scheduler, StepPlan
 from engine.trace import (
@@ -139,7 +139,7 @@ class MadeUpRun:
         drawn = zip(rng.integers(0, 4096, count).tolist(), (-np.abs(rng.normal(0, 0.8, count))).tolist())
         committed = self.scheduler.commit(launched.plan, [Emission(*token) for token in drawn])
         self.time += self._cost(launched.plan, sum(len(outcome.emitted) for outcome in committed))
-        record = step_record(launched.step, started, self.time, launched, committed, self.scheduler, str)
+        record = NotedStep(launched.step, started, self.time, launched, committed, self.scheduler, str).record()
         record.seconds.update({name: share * (self.time - started) for name, share in SECONDS.items()})
         self.records.append(record)
         for branch in self.scheduler.take_ended():

@@ -37,7 +37,7 @@ class Changes:
         """Does `away`; the notice says so, with `more`, and offers to undo it."""
         undo = self._do(words, away, back)
         if undo is not None:
-            self._notice.tell("info", sentence(words), more, action=undo)
+            self._notice.tell("info", sentence(words), more, action=undo, passes=True)
 
     def failed(self, words: str) -> None:
         self._notice.tell("error", tr("That was not kept"), sentence(words))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from app.cli.options import whole
-from engine.config import QUANTIZATIONS
+from engine.config import QUANTIZATIONS, InvalidInput
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,8 +25,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
     what = "measure each technique (or those named) on its workload, beside the run without it"
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
-    what = "measure what serving over HTTP costs, beside the same engine without it"
+    what = "measure our server beside transformers serve and llama.cpp's, and what HTTP costs"
     bench.add_argument("--serve", action="store_true", help=what)
+    what = "with --serve: then N requests whose clients go away at any moment (default: 10,000; minutes)"
+    bench.add_argument("--soak", type=whole, nargs="?", const=10_000, metavar="N", help=what)
     what = "measure one device and a model split over two ranks side by side, communication apart"
     bench.add_argument("--parallel", action="store_true", help=what)
     bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
@@ -33,6 +36,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.soak and not options.serve:
+        raise InvalidInput(f"soak={options.soak}: give --serve with it")
     if options.ui:
         from app.bench.run import main as measure_window
 
@@ -40,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.serve:
         from engine.bench.serving.run import run as measure_server
 
-        return measure_server(options.rounds, options.threads, options.json)
+        return measure_server(options.rounds, options.threads, options.soak, options.json, _say)
     if options.parallel:
         from engine.bench.parallel.run import run as measure_ranks
 
@@ -70,3 +75,7 @@ def run(options: argparse.Namespace) -> int:
     )
     print(report.json() if options.json else report.text())
     return 0
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
-from engine.memory import DeviceMemory, Fit, devices_needed, fits, model_info, simple_kv
+from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
 
 LENGTH = 1024
 SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
@@ -60,7 +60,7 @@ def as_json(
         for bill in bills
     ]
     told = {"model": facts, "room": asdict(memory), "length": length, "kv_dtype": kv_dtype, "fits": rows}
-    told |= {"ranks": ranks, "devices_needed": devices_needed(info, memory, bills[0])}
+    told |= {"ranks": ranks, "devices_needed": bills[0].devices}
     return json.dumps(told, indent=1)
 
 
@@ -96,12 +96,10 @@ def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks:
     if ranks > 1:
         where = "of as much memory each" if memory.kind == "cuda" else "of this machine, which share its memory"
         return [f"split over {ranks} ranks {where}: the table tells of one of them"]
-    needed = devices_needed(info, memory, bills[0])
-    return (
-        [f"it does not fit on one device, and would on {needed} such; split models run on a CPU so far"]
-        if needed
-        else []
-    )
+    if not (needed := bills[0].devices):
+        return []
+    where = f"it would fit on {needed} such; split models run on a CPU so far"
+    return [f"as it is, not quantized, it does not fit on one device, and {where}"]
 
 
 def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> list[str]:

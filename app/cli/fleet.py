@@ -25,5 +25,11 @@ def watch(options: argparse.Namespace) -> int:
     if not has_display():
         raise InvalidInput("there is no display to open a window on; GET /fleet tells the same as JSON")
     with uninterrupted():
-        from app.window.fleet_window import open_fleet
-    return open_fleet(address)
+        from app.fleet import FleetSource
+        from app.window.application import make_application
+        from app.window.fleet import FleetWindow
+    app = make_application()
+    window = FleetWindow(FleetSource(address))
+    app.setQuitOnLastWindowClosed(True)
+    window.show()
+    return app.exec()

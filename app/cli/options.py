@@ -92,6 +92,22 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "metavar": "N",
             "help": "split every layer over so many ranks, processes on a CPU",
         },
+        "--sequence-parallel": {
+            "action": "store_true",
+            "help": "with --tensor-parallel: norms and residuals by shares of a step's rows",
+        },
+        "--pipeline-parallel": {
+            "type": whole,
+            "default": 1,
+            "metavar": "N",
+            "help": "split the layers over so many stages, processes on a CPU",
+        },
+        "--micro-batches": {
+            "type": int,
+            "default": 0,
+            "metavar": "N",
+            "help": "with --pipeline-parallel: parts of a step's rows that go through it (default: as many as stages)",
+        },
         "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
     }
     for name in names or options:
@@ -219,7 +235,16 @@ def output_options(to: argparse.ArgumentParser) -> None:
 def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
         *(options.model, options.quantization, options.dtype, options.device, options.revision),
-        *(options.trust_remote_code, Parallel(options.tensor_parallel)),
+        *(options.trust_remote_code, parallel_of(options)),
+    )
+
+
+def parallel_of(options: argparse.Namespace) -> Parallel:
+    return Parallel(
+        options.tensor_parallel,
+        sequence=options.sequence_parallel,
+        pipeline=options.pipeline_parallel,
+        micro_batches=options.micro_batches,
     )
 
 

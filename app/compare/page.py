@@ -15,7 +15,7 @@ from app.compare.race.charts import RaceCharts
 from app.compare.race.lane_show import LaneShow
 from app.compare.race.replay_bar import ReplayBar
 from app.compare.race.report import Report as RaceReport
-from app.compare.race.results import ResultTable
+from app.compare.race.results import BESIDE, ResultTable
 from app.compare.race.saved import SavedRaces
 from app.compare.race.session import RaceSession
 from app.compare.race.verdict import verdict
@@ -44,7 +44,7 @@ from engine.compare import RACE_SUFFIX, RaceResult
 from engine.jobs import engine_missing
 from engine.library import SideBySide
 
-FOUR_CHARTS = 920  # pixels of the design
+FOUR_CHARTS, THREE_CHARTS = 920, 700  # pixels of the design
 VIEWER_WORDS = tr("A saved race is shown here: press Ctrl+O for one, or drop its file.")
 EMPTY_WORDS = tr("The same prompts through every lane, one lane after another, then all side by side on one clock.")
 RACE_FILE = tr("Race")  # the kind of file that a whole race is saved as
@@ -238,6 +238,7 @@ class ComparePage(Page):
     def _on_runs_read(self, read: SideBySide) -> None:
         if not (self.race.busy or self.sweep.busy):
             self.setup.show_sweep(False)
+            self.setup.change(tr("took the runs' settings"), choice_of(read.race, "", self.setup.choice))
             self.race.open(read.race)
             title = tr("{count} saved runs on one clock", count=len(read.race.lanes))
             if read.differs:
@@ -336,7 +337,7 @@ class ComparePage(Page):
 
     def _tell_of(self, exports: ExportMenu | InsightPanel) -> None:
         exports.failed.connect(lambda words: self.notice.tell("error", words, ""))
-        exports.done.connect(lambda words: self.notice.tell("info", words, ""))
+        exports.done.connect(lambda words: self.notice.tell("info", words, "", passes=True))
 
     def _say_workload(self) -> None:
         card = self.setup.card
@@ -354,8 +355,12 @@ class ComparePage(Page):
         queue = self.charts.queue.parentWidget()
         if queue is not None:
             queue.setVisible(self.width() >= theme.px(FOUR_CHARTS))
-        needed = self.charts.minimumSizeHint().width() + self._bottom.spacing() + self.result.width()
-        narrow = needed > self._scroll.viewport().width()
+        latency = self.charts.itl.parentWidget()
+        if latency is not None:
+            latency.setVisible(self.width() >= theme.px(THREE_CHARTS))
+        beside, room = min(self.result.wanted, theme.px(BESIDE)), self._scroll.viewport().width()
+        narrow = self.charts.minimumSizeHint().width() + self._bottom.spacing() + beside > room
+        self.result.give(room if narrow else theme.px(BESIDE))
         self._bottom.removeWidget(self.result)
         self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
 

@@ -2,7 +2,7 @@
 
 from app.language import tr
 from engine import Lane
-from engine.compare import lane_sentence, lane_title
+from engine.compare import RaceResult, lane_sentence, lane_title
 from engine.trace import Measure
 
 MEASURES = {  # by key; others are called as the engine calls them
@@ -75,8 +75,29 @@ def title_of(lane: Lane) -> str:
     if lane.server is not None and not lane.name:
         return tr("Server {place}", place=lane.server.place)
     if not lane.name and lane.config.mode in TITLES:
-        return TITLES[lane.config.mode].format(size=lane.config.max_running)
+        title, split = TITLES[lane.config.mode].format(size=lane.config.max_running), lane.spec.parallel
+        if split.pipeline > 1:
+            return tr("{title}, in {count} stages", title=title, count=split.pipeline)
+        if split.sequence:
+            return tr("{title}, on {count} ranks that share rows", title=title, count=split.tensor)
+        return tr("{title}, on {count} ranks", title=title, count=split.tensor) if split.tensor > 1 else title
     return lane_title(lane)
+
+
+def disturbance_words(result: RaceResult, lane: int) -> str:
+    """What of a lane's figures is not to be trusted; "" where all is."""
+    runs, played = result.disturbed(lane), len(result.traces(lane))
+    if not runs:
+        return ""
+    shares = sorted({round(100 * (run.others or 0.0)) for run in runs})
+    share = "–".join(map(str, dict.fromkeys((shares[0], shares[-1]))))
+    if played == 1:
+        return tr("other programs used {share} % of the CPU during this lane", share=share)
+    if len(runs) == played:
+        return tr("other programs used {share} % of the CPU during each of its {all} runs", share=share, all=played)
+    return tr(
+        "other programs used {share} % of the CPU during {n} of its {all} runs", share=share, n=len(runs), all=played
+    )
 
 
 def sentence_of(lane: Lane) -> str:

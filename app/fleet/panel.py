@@ -138,6 +138,11 @@ class Routes(Painted):
             self.setAccessibleDescription("\n".join(map(route_words, routes)))
             self.update()
 
+    def tip(self, at: QPointF) -> str:
+        """A line whole, which may be cut."""
+        place = int(at.y() // theme.px(18))
+        return route_words(self.routes[place]) if 0 <= place < len(self.routes) else ""
+
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         if not self.routes:
             self.say_empty(painter, tr("No request has come in yet."))

@@ -1,9 +1,11 @@
 """Asks a server what its fleet does, on a thread of its own."""
 
+import contextlib
 import http.client
 import json
 import threading
 from queue import Empty, SimpleQueue
+from socket import SHUT_RDWR
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import QObject, Signal
@@ -31,6 +33,7 @@ class FleetSource(QObject):
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._netloc, self._key = parts.netloc, address.key
         self._closing = threading.Event()
+        self._connection: http.client.HTTPConnection | None = None
         self._kills: SimpleQueue[int] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="fleet-source", daemon=True)
 
@@ -39,6 +42,9 @@ class FleetSource(QObject):
 
     def close(self) -> None:
         self._closing.set()
+        if (connection := self._connection) is not None and (socket := connection.sock) is not None:
+            with contextlib.suppress(OSError):
+                socket.shutdown(SHUT_RDWR)  # a server that hangs holds no window up
         if self._thread.is_alive():
             self._thread.join(TIMEOUT)
 
@@ -49,21 +55,22 @@ class FleetSource(QObject):
     # Its thread.
 
     def _run(self) -> None:
-        connection: http.client.HTTPConnection | None = None
         while not self._closing.wait(EVERY):
+            connection = self._connection
             try:
                 if connection is None:
-                    connection = self._kind(self._netloc, timeout=TIMEOUT)
+                    connection = self._connection = self._kind(self._netloc, timeout=TIMEOUT)
                 self._end_those(connection)
                 self.told.emit(self._state(connection))
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                self.failed.emit(str(error) or type(error).__name__)
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+                if not self._closing.is_set():
+                    self.failed.emit(str(error) or type(error).__name__)
                 if connection is not None:
                     connection.close()
-                connection = None
+                self._connection = None
                 self._closing.wait(10 * EVERY)
-        if connection is not None:
-            connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def _state(self, connection: http.client.HTTPConnection) -> FleetState:
         status, told = self._asked(connection, "GET", "/fleet", None)

@@ -45,6 +45,9 @@ def tool_button(name: str, text: str, tip: str, said: str = "") -> QToolButton:
     return button
 
 
+COMING = tr("The first step is being computed.")  # in the place of a picture that has none yet
+
+
 class InsightPanel(QWidget):
     """What every such panel has: a title, one line of facts, a menu, and the turn that its scope gives it.
 

@@ -15,12 +15,13 @@ from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
-from app.ui.layouts import column, row
+from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
 from app.ui.zoomed import zoomed
 from engine.checkpoints import Place
 
 EMPTY = tr("Nothing here has these words. Enter searches the hub for them.")
+NONE_HERE = tr("Nothing on this machine has these words.")
 SEARCH, ADD = tr("Search the hub"), tr("Add a folder…")
 KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
@@ -61,6 +62,7 @@ class ModelsList(QFrame):
         self.rows = rows
         self._kept: RowKey | None = None
         self._searching = self._restoring = False
+        self._asked = False  # the hub, for the words in the field
         said, hint = tr("Search these models and the hub"), tr("Search these models and the hub…")
         self.search = line_edit("models_search", said, hint)
         self.search.setToolTip(tr("Words, owner/name, owner/name@revision, or the address of a model's page (Ctrl+F)"))
@@ -72,9 +74,12 @@ class ModelsList(QFrame):
         self.progress.hide()
         self.note = Note("models_search_note")
         self.view = list_view(rows)
-        self.empty = label(EMPTY, "secondary", "models_empty")
-        self.empty.setWordWrap(True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty_words = label(EMPTY, "secondary", "models_empty")
+        self.empty_words.setWordWrap(True)
+        self.empty_words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.show_all = button("models_show_all", tr("Show all models"), self.search.clear)
+        middle = (self.show_all, 0, Qt.AlignmentFlag.AlignCenter)
+        self.empty = held(zoomed(column(None, self.empty_words, middle, None), spacing=12))
         self._buttons = zoomed(row((self.ask, 1), (self.add, 1)), spacing=8)
         parts = self.search, self._buttons, self.progress, self.note, (self.view, 1), (self.empty, 1)
         self.setLayout(zoomed(column(*parts), (8, 12, 4, 8), 8))
@@ -107,6 +112,8 @@ class ModelsList(QFrame):
     def say_searching(self, searching: bool) -> None:
         """The hub is being asked, or has answered."""
         self._searching = searching
+        self._asked = self._asked or searching
+        self._show_empty()
         self.progress.setVisible(searching)
         self.ask.setText(tr("Cancel the search") if searching else SEARCH)
         self._place_buttons()
@@ -124,6 +131,7 @@ class ModelsList(QFrame):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _on_typed(self, words: str) -> None:
+        self._asked = False
         self.note.say("")
         self.rows.set_words(words)
 
@@ -165,6 +173,7 @@ class ModelsList(QFrame):
 
     def _show_empty(self) -> None:
         none = not self.rows.rows and bool(self.rows.words)
+        self.empty_words.setText(tr("Searching the hub …") if self._searching else NONE_HERE if self._asked else EMPTY)
         self.view.setVisible(not none)
         self.empty.setVisible(none)
 

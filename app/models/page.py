@@ -120,7 +120,7 @@ class ModelsPage(Page):
         self.downloads.finished.connect(self._on_downloaded)
         self.fit.load_asked.connect(self._on_load_asked)
         self.fit.computed.connect(self._on_computed)
-        self.fit.told.connect(lambda words: self.notice.tell("info", words, ""))
+        self.fit.told.connect(lambda words: self.notice.tell("info", words, "", passes=True))
         self.fit.failed.connect(lambda words: self.notice.tell("error", words, ""))
         quality = self.quality
         quality.compare_action.triggered.connect(lambda: self.show_section(quality.panel))

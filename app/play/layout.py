@@ -39,6 +39,7 @@ class PlayLayout:
 
     def __init__(self, area: QMainWindow, docks: dict[str, Dock]) -> None:
         self._area, self._docks, self._zoom = area, docks, theme.zoom()
+        self._kept: list[tuple[str, int]] = []  # the columns of a page that is not in front
 
     def prompt(self) -> None:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
@@ -80,17 +81,29 @@ class PlayLayout:
         self._size([("live", 250), ("beams", 230)], DOWN)
 
     def follow_zoom(self) -> None:
-        """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""
+        """The columns at both sides are as wide in pixels of the design as they were, and as at first at least. Where
+        another page is in front, once this one is."""
         self._area.setAnimated(moving())
-        before, self._zoom = self._zoom, theme.zoom()
+        if not self._area.isVisible():
+            return
+        sides = self._kept or self._sides()
+        zoomed = self._zoom != theme.zoom() or self._kept
+        self._zoom, self._kept = theme.zoom(), []
+        if sides and zoomed:
+            self._size(sides, ACROSS, SIDES)
+
+    def rest(self) -> None:
+        """Another page comes to the front: what zooming does to the columns meanwhile is not to stay."""
+        self._kept = self._sides()
+
+    def _sides(self) -> list[tuple[str, int]]:
+        """The columns at both sides, by a dock of each, as wide as they are in pixels of the design."""
         shown = [name for name, dock in self._docks.items() if dock.isVisible() and not dock.isFloating()]
         right = [name for name in shown if AREAS.get(name, RIGHT) is RIGHT][:1]
         first = [("setup", SETUP), *((name, LIVE) for name in right)]
-        sides = [
-            (name, max(least, round(self._docks[name].width() / before))) for name, least in first if name in shown
+        return [
+            (name, max(least, round(self._docks[name].width() / self._zoom))) for name, least in first if name in shown
         ]
-        if sides and before != self._zoom:
-            self._size(sides, ACROSS, SIDES)
 
     def _gather(self) -> None:
         """Every dock in its area, in sight."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -220,6 +220,14 @@ class PlayPage(Page):
             (tr("Follow the newest"), "F", scope.follow),
         ]
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QTimer.singleShot(0, self, self._come_back)  # a page behind another has no sizes to go by
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.layout_of.rest()
+        super().hideEvent(event)
+
     def _tell_titles(self) -> None:
         """A panel says its title where no tab does."""
         for name, place in self.places.items():
@@ -252,11 +260,19 @@ class PlayPage(Page):
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll
 
+    def _come_back(self) -> None:
+        """Zooming while another page was in front leaves what it needs at least to be told again, and then taken in."""
+        self._fit_setup()
+        QTimer.singleShot(0, self, self.layout_of.follow_zoom)
+
     def follow_theme(self) -> None:
         """What is measured of the dressed widgets."""
+        self._fit_setup()
+        self.layout_of.follow_zoom()
+
+    def _fit_setup(self) -> None:
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
-        self.layout_of.follow_zoom()
 
     def _on_opened(self, request: int) -> None:
         self._bridge.scope.select(request)

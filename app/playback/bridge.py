@@ -117,7 +117,7 @@ class Bridge(QObject):
         With `keep_until_used`, requests on show stay until the new trace has one of its own: after a change of
         settings or a restart, the last texts can still be read.
         """
-        if keep_until_used and self.requests and trace is not self.trace:
+        if keep_until_used and self.trace.origin is not None and trace is not self.trace:
             self._next, self._next_position = trace, 0
             return
         self._reset(trace)

@@ -86,7 +86,9 @@ class CursorBar(QFrame):
         step = scope.step
         number = tr("step {step:,}", step=step.step) if step is not None else tr("before the first step")
         moment = tr("{step}  ·  {at:.2f} of {all:.2f} s", step=number, at=scope.now - scope.origin, all=length)
-        self.words.say(moment if some else tr("nothing has run yet"))
+        begun = scope.begun and not over
+        nothing = tr("the first step is being computed") if begun else tr("nothing has run yet")
+        self.words.say(moment if some else nothing)
 
     def _on_slid(self, value: int) -> None:
         scope = self.scope

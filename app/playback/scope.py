@@ -88,6 +88,11 @@ class Scope(QObject):
         self.moved.emit()
 
     @property
+    def begun(self) -> bool:
+        """Whether a request has come in; its first step may still be computed."""
+        return self.trace.origin is not None
+
+    @property
     def step_begins(self) -> Array:
         """When each step was launched, in order."""
         return self._begins.values

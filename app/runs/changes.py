@@ -115,7 +115,7 @@ class RunChanges(QObject):
 
     def _tell(self, title: str, words: str, undo: Action) -> None:
         self._told = self._undo.index()
-        self._notice.tell("info", title, words, action=undo)
+        self._notice.tell("info", title, words, action=undo, passes=True)
 
     def _on_undone(self, index: int) -> None:
         """What the notice says is no longer so."""

@@ -1,11 +1,14 @@
 """Where the device's bytes go, part by part, how long requests may be, and which decode steps were captured: the
 figures and their words. No Qt in here."""
 
+import re
 from dataclasses import asdict, dataclass, replace
 
 from app.language import tr, trn
+from app.words import bytes_words
 from engine.trace import Header, Telemetry
 
+LONG_STEP = re.compile(r"a step of ([\d.]+) s gains nothing by it")  # as the engine says it
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
 
 
@@ -28,10 +31,29 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class RankBill:
+    """What a rank of a split model has of its weights and of the KV pool, in bytes."""
+
+    weights: int
+    kv_pool: int
+
+    @property
+    def own(self) -> int:
+        return self.weights + self.kv_pool
+
+    @property
+    def words(self) -> str:
+        return tr(
+            "weights {weights}, KV pool {pool}", weights=bytes_words(self.weights), pool=bytes_words(self.kv_pool)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceBill:
     """Bytes that add up to `total`; where `total` is 0 only weights and pool are known. `source` says whence they are.
 
-    `runtime` is what this process holds besides; where `activations` is None, they are in it.
+    `runtime` is what this process holds besides; where `activations` is None, they are in it. `ranks`: how weights and
+    pool lie on those of a split model.
     """
 
     weights: int
@@ -44,6 +66,7 @@ class DeviceBill:
     source: str = ""
     graphs: int = 0
     draft: int = 0
+    ranks: tuple[RankBill, ...] = ()
 
     @property
     def own(self) -> int:
@@ -122,6 +145,7 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
         known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
         known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
+    known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
     if measured is None:
         return known
     if header.model.device.startswith("cuda"):
@@ -173,12 +197,23 @@ def captured_words(header: Header) -> str:
     if graphs:
         words.append(tr("Decode graphs: {sizes}", sizes=_rows(graphs)))
     elif header.graphs_off:
-        words.append(tr("Decode graphs: off, {why}", why=header.graphs_off))
+        words.append(tr("Decode graphs: off, {why}", why=_why(header.graphs_off)))
     if header.mixed_graphs:
         words.append(tr("Mixed graphs: {sizes}", sizes=_tokens(header.mixed_graphs)))
     elif graphs and header.mixed_off:
-        words.append(tr("Mixed graphs: off, {why}", why=header.mixed_off))
+        words.append(tr("Mixed graphs: off, {why}", why=_why(header.mixed_off)))
     return "\n".join(words)
+
+
+def _why(words: str) -> str:
+    """Why there are no graphs; what is not known here, as the engine says it."""
+    known = {
+        "switched off": tr("switched off"),
+        "a step is long, and gains nothing by it": tr("a step is long, and gains nothing by it"),
+    }
+    if long := LONG_STEP.fullmatch(words):
+        return tr("a step of {seconds} s gains nothing by it", seconds=long[1])
+    return known.get(words, words)
 
 
 def _kernels(kind: str) -> str:

@@ -8,7 +8,7 @@ from app.words import count_words, kv_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
 from engine.core import Card, cards, nvidia_driver
-from engine.memory import DeviceMemory, Fit, fits
+from engine.memory import DeviceMemory, Fit, fits, rank_counts, why_unstaged, why_whole
 
 RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
 
@@ -17,7 +17,8 @@ RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and 
 class Estimate:
     """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
     bill, None without a model; `bills` those of all quantizations; `context` that of the model in tokens, 0 where it
-    does not say."""
+    does not say. `whole`: why the model cannot be split over ranks, "" where it can, over so many as `ranks`;
+    `unstaged`: why its `layers` cannot be in several stages."""
 
     weights: int
     free: int
@@ -26,6 +27,10 @@ class Estimate:
     fit: Fit | None = None
     bills: tuple[Fit, ...] = ()
     context: int = 0
+    whole: str = ""
+    ranks: tuple[int, ...] = ()
+    unstaged: str = ""
+    layers: int = 0
 
     @property
     def fits(self) -> bool:
@@ -75,7 +80,9 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context)
+    asked = info, spec.quantization, memory.kind == "cuda"
+    split = why_whole(*asked), tuple(rank_counts(info)), why_unstaged(*asked), info.layers
+    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 
 def needed_and_free(spec: ModelSpec) -> tuple[int, int]:

@@ -41,11 +41,20 @@ class ServerLink(QObject):
 
 
 def link_words(status: LinkStatus | None) -> str:
-    """ "connected", "1,204 records behind", "reconnecting"; "" without a server."""
+    """ "in control", "watching, ann has control", "1,204 records behind", "reconnecting"; "" without a server."""
     if status is None:
         return ""
     if not status.connected:
         return tr("connection lost, reconnecting …")
     if status.behind > LATE:
         return tr("{count:,} records behind", count=status.behind)
-    return tr("watching") if status.observes else tr("in control")
+    if not status.observes:
+        return tr("in control")
+    return tr("watching, {whose}", whose=control_words(status))
+
+
+def control_words(status: LinkStatus) -> str:
+    """Who has control of the server, where this window has not."""
+    if status.holder is None:
+        return tr("nobody has control")
+    return tr("{key} has control", key=status.holder) if status.holder else tr("another window has control")

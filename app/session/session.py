@@ -219,6 +219,16 @@ class Session(QObject):
         self._take(engine, loaded=True)
         return True
 
+    async def take_control(self, take: bool) -> None:
+        """Of the server, or gives it back; `notice_raised` says why it cannot be had."""
+        engine = self._engine
+        if not isinstance(engine, RemoteEngine):
+            return
+        try:
+            await self.off_thread(engine.take_control if take else engine.give_control_back)
+        except (InvalidInput, RuntimeError) as error:
+            self.notice_raised.emit(str(error))
+
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
         """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
         needed, free = await self.off_thread(lambda: needed_and_free(spec))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray
 
-from app.language import tr
 from app.play.layout import LAYOUT_VERSION
 from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
@@ -36,7 +34,6 @@ class Kept:
     server: ServerAddress | None
     choice: RaceChoice | None
     trace: Trace | None
-    file: Path
     prompts: tuple[Arrival, ...]
     prompts_name: str
     count: int
@@ -55,7 +52,6 @@ class Kept:
             session.server,
             compare.setup.choice,
             bridge.trace if bridge.requests else None,
-            session.run_file or Path(tr("the session before")),
             play.composer.draft().file,
             play.composer.file_name,
             play.composer.count.value(),
@@ -75,8 +71,8 @@ class Kept:
             compare.setup.take(self.choice)
         stage.show_page(self.page)
 
-    async def load_back(self, stage: Stage, show: Callable[[Trace, Path], None]) -> None:
-        """The model with its settings; `show` is called with the texts that were there and their file."""
+    async def load_back(self, stage: Stage, show: Callable[[Trace], None]) -> None:
+        """The model with its settings; `show` is called with the texts that were there."""
         session = stage.session
         if not self.loaded:
             await session.unload()
@@ -89,4 +85,4 @@ class Kept:
         elif session.config != self.config:
             await session.begin(self.config)
         if self.trace is not None:
-            show(self.trace, self.file)
+            show(self.trace)

@@ -38,7 +38,7 @@ class Tour(QObject):
     ended = Signal()  # the person has back what was there before
     scene_begun = Signal()
     pointed = Signal()  # another point of the scene, or none
-    texts_back = Signal(object, object)  # Trace and Path of the texts that were there, once their engine is too
+    texts_back = Signal(object)  # Trace of the texts that were there, once their engine is too
 
     def __init__(
         self, scenes: Sequence[Scene], stage: Stage, bar: CaptionBar, parent: QObject, *, recorded: bool = False

@@ -11,7 +11,7 @@ from app.ui import theme
 from app.ui.controls import button
 
 TIP = tr("How inference works, in short scenes of real runs: from the KV cache to speculation")
-BELOW, FOOT = 28, 8  # pixels of the design: how far below the middle it stands, and the least room under it
+BELOW, FOOT = 11, 8  # pixels of the design: how far below the words it stands, and the least room under it
 
 
 class TourCard(QObject):
@@ -31,7 +31,7 @@ class TourCard(QObject):
     def place(self, *changed: object) -> None:
         """Where there is room for it, and no stream."""
         room, size = self._cards.size(), self.button.sizeHint()
-        top = room.height() // 2 + theme.px(BELOW)
+        top = (room.height() + self._cards.empty_height) // 2 + theme.px(BELOW)
         fits = size.width() <= room.width() and top + size.height() + theme.px(FOOT) <= room.height()
         self.button.setVisible(fits and not self._bridge.requests)
         self.button.setGeometry((room.width() - size.width()) // 2, top, size.width(), size.height())

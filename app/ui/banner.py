@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 
@@ -12,11 +13,12 @@ from app.ui.layouts import column, fill, named
 
 Action = tuple[str, Callable[[], object]]
 DISMISS = tr("Dismiss")
+PASSES_MS = 12_000
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
 class Banner(QFrame):
-    """Hidden until `tell`; its buttons hide it again."""
+    """Hidden until `tell`; its buttons hide it again, and time does what passes, unless one points at it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,6 +26,8 @@ class Banner(QFrame):
         self._details = ""
         self._action: Callable[[], object] | None = None
         self._dismiss: Callable[[], object] | None = None
+        self._passes = QTimer(self, singleShot=True, interval=PASSES_MS)
+        self._passes.timeout.connect(self._on_time)
         self._mark = label("", "error")
         self.title = label("", "title", "banner_title")
         self.text = label("", "secondary", "banner_text")
@@ -46,9 +50,10 @@ class Banner(QFrame):
         details: str = "",
         action: Action | None = None,
         dismiss: Action | None = None,
+        passes: bool = False,
     ) -> None:
         """Shows a message. `level` is error, warning or info; `action` a button's words and what it does, `dismiss`
-        those of the one that puts the message away."""
+        those of the one that puts the message away. `passes`: of what is over, and needs no answer."""
         self.setProperty("level", level)
         set_role(self, "banner")
         set_role(self._mark, {"error": "error", "warning": "warning"}.get(level, "note"))
@@ -66,7 +71,19 @@ class Banner(QFrame):
         self.close_button.setText(words)
         self.close_button.setAccessibleName(words)
         self.setAccessibleName(_said(level, title, text))
+        self._passes.start() if passes else self._passes.stop()
         self.show()
+
+    def pass_by(self) -> None:
+        """Puts a message that passes away now: what came after it makes it old."""
+        if self._passes.isActive():
+            self.hide()
+
+    def _on_time(self) -> None:
+        if self.underMouse() or any(each.hasFocus() for each in (self.copy, self.close_button, self.action)):
+            self._passes.start()
+        else:
+            self.hide()
 
     def _on_action(self) -> None:
         action, self._action = self._action, None

@@ -17,7 +17,9 @@ from PySide6.QtWidgets import (
     QSlider,
     QSpinBox,
     QStyle,
+    QStyleOptionComboBox,
     QStyleOptionSlider,
+    QStylePainter,
     QWidget,
 )
 
@@ -53,12 +55,15 @@ def line_edit(name: str, said: str = "", hint: str = "") -> QLineEdit:
 
 
 class DropDown(QComboBox):
-    """A combo box with a chevron. It takes no wheel turns meant for the panel it stands on."""
+    """A combo box with a chevron. It takes no wheel turns meant for the panel it stands on. An item that has no room
+    ends with an ellipsis; with `most`, it is as wide as its widest item, up to so many pixels of the design."""
 
-    def __init__(self, name: str, items: Sequence[tuple[str, object]] = (), said: str = "") -> None:
+    def __init__(self, name: str, items: Sequence[tuple[str, object]] = (), said: str = "", *, most: float = 0) -> None:
         super().__init__()
         named(self, name, said=said)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self._most = most
+        policies = QComboBox.SizeAdjustPolicy
+        self.setSizeAdjustPolicy(policies.AdjustToContents if most else policies.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
         for text, value in items:
             self.addItem(text, value)
@@ -67,11 +72,29 @@ class DropDown(QComboBox):
         """The item of this value; the first where there is none."""
         self.setCurrentIndex(max(0, self.findData(value)))
 
+    def sizeHint(self) -> QSize:
+        hint = super().sizeHint()
+        return QSize(min(hint.width(), theme.px(self._most)), hint.height()) if self._most else hint
+
+    def minimumSizeHint(self) -> QSize:
+        hint = super().minimumSizeHint()
+        return QSize(min(hint.width(), theme.px(self._most)), hint.height()) if self._most else hint
+
+    @property
+    def words(self) -> str:
+        """What can be read of its item."""
+        option, part = QStyleOptionComboBox(), QStyle.SubControl.SC_ComboBoxEditField
+        self.initStyleOption(option)
+        room = self.style().subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, self).width()
+        return self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideRight, room)
+
     def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        painter = QPainter(self)
+        painter, option, tokens = QStylePainter(self), QStyleOptionComboBox(), theme.current()
+        self.initStyleOption(option)
+        option.currentText = self.words
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        tokens = theme.current()
         painter.setPen(QPen(tokens.secondary if self.isEnabled() else tokens.faint, 1.4))
         x, y, w = self.width() - theme.px(14), self.height() / 2, theme.px(3.5)
         painter.drawPolyline([QPointF(x - w, y - w / 2), QPointF(x, y + w / 2), QPointF(x + w, y - w / 2)])

@@ -31,6 +31,7 @@ from app.ui.undo import UndoStack
 from app.window.actions import WindowActions, page_action
 from app.window.chat_requests import ChatRequests
 from app.window.export.run_export import RunExport
+from app.window.fleet import FleetBeside
 from app.window.new_session import NewSession
 from app.window.notices import Notices
 from app.window.page_name import PAGES
@@ -90,6 +91,7 @@ class MainWindow(QMainWindow):
         self.models: ModelsPage | None = None  # likewise
         self.recents = RecentModels(self)
         self.server_link = ServerLink(session, self)
+        self.fleet = FleetBeside(session, self)
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
@@ -172,6 +174,8 @@ class MainWindow(QMainWindow):
         self.tour_action = add(tr("Take the tour"), self.touring.ask)
         self.present_actions = [add(words, act, *keys) for words, act, *keys in self.presenting.actions()]
         self.window_actions.add_appearance()
+        self.fleet_action = add(tr("Watch the fleet: replicas, queues, where requests go"), self.fleet.show)
+        self.fleet_action.setEnabled(False)
         self.inside_action = add(tr("See inside: all panels at once"), self._on_inside, "Ctrl+I")
         self.reset_action = add(tr("Put all panels back"), self.page.put_panels_back)
         for text, key, act in self.page.cursor_commands():
@@ -194,7 +198,7 @@ class MainWindow(QMainWindow):
         scenes = self.touring.scenes()
         self.commands.extend(action for action in (*docks, *scenes.actions()) if action not in self.commands)
         panels.addSeparator()
-        panels.addActions([self.inside_action, self.reset_action])
+        panels.addActions([self.inside_action, self.fleet_action, self.reset_action])
         self.menu.addMenu(scenes)
         self.menu.addActions([*self.present_actions, shared.full_screen, shared.settings])
         self.menu.addMenu(shared.help)
@@ -207,16 +211,20 @@ class MainWindow(QMainWindow):
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.model_loaded.connect(lambda card: None if session.server else self.recents.add(session.spec))
-        for tell in (self._say_state, self.page.model.say_link):
+        for tell in (self._say_state, self.page.model.say_link, self.fleet.look):
             self.server_link.changed.connect(tell)
+        self.fleet.offered.connect(self.fleet_action.setEnabled)
+        self.page.model.server.fleet_asked.connect(self.fleet.show)
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
+        for after in (session.submitted, self.undo.indexChanged):
+            after.connect(self.banner.pass_by)
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
         self.page.undoable.connect(self.undo.did)
-        self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
+        self.page.told.connect(lambda words: self.banner.tell("info", words, "", passes=True))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
         self.runs.closed.connect(self._on_run_closed)
@@ -359,7 +367,7 @@ class MainWindow(QMainWindow):
         where = "GPU" if card.device.startswith("cuda") else "CPU"
         held, keys = held_words(card), PAGES[MODELS].native_keys
         words = tr("{held} on the {device}. {keys} is the way back.", held=held, device=where, keys=keys)
-        self.banner.tell("info", tr("{model} is loaded", model=model_words(card.source)), words)
+        self.banner.tell("info", tr("{model} is loaded", model=model_words(card.source)), words, passes=True)
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
@@ -420,6 +428,7 @@ class MainWindow(QMainWindow):
     async def _shut(self) -> None:
         self.bridge.stop()
         self.server_link.stop()
+        self.fleet.close_down()
         await self.session.close()
         self.finished = True
         self.close()

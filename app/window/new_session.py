@@ -52,6 +52,5 @@ class NewSession(QObject):
         if saved is None and texts:  # a trace in the undo stack would stay in memory: its file is read again
             back = partial(runs.open, file) if file.is_file() else partial(runs.show, trace, file)
             undo = self._undo.did(tr("began a new session"), back, runs.close)
-            self._banner.tell(
-                "info", tr("A new session"), tr("The one before is kept among the saved runs."), action=undo
-            )
+            words = tr("The one before is kept among the saved runs.")
+            self._banner.tell("info", tr("A new session"), words, action=undo, passes=True)

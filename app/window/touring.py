@@ -18,7 +18,7 @@ from app.stage.stage import Stage
 from app.stage.tour_card import TourCard
 from app.ui.banner import Banner
 from app.window.saved_runs import SavedRuns
-from engine import InvalidInput
+from engine import InvalidInput, Trace
 
 if TYPE_CHECKING:
     from app.stage.tour import Tour
@@ -99,7 +99,7 @@ class Touring(QObject):
         self._runs.close()
         self._banner.hide()
         tour = self.tour = Tour(scenes, stage, self.bar, self, recorded=self.recorded)
-        tour.texts_back.connect(self._runs.show)
+        tour.texts_back.connect(self._on_texts_back)
         tour.ended.connect(self._on_ended)
         for key in self._keys:
             key.setEnabled(True)
@@ -115,6 +115,11 @@ class Touring(QObject):
         """The window closes."""
         if self.tour is not None:
             self.tour.close_down()
+
+    def _on_texts_back(self, trace: Trace) -> None:
+        """What the engine had answered before the tour, until its next prompt."""
+        self._stage.bridge.show(trace)
+        self._stage.bridge.show(self._stage.session.trace or Trace(), keep_until_used=True)
 
     def _on_ended(self) -> None:
         if self.tour is not None:

@@ -52,4 +52,4 @@ class WindowLayout(QObject):
             page.area.restoreState(docks)
 
         words = tr("The window and its panels stand as at the first start.")
-        self._banner.tell("info", tr("The layout was reset"), words, action=(tr("Undo"), undo))
+        self._banner.tell("info", tr("The layout was reset"), words, action=(tr("Undo"), undo), passes=True)

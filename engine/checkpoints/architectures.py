@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 TABLE = Path(__file__).with_suffix(".json")
+PLANNED = ("gpt_oss",)  # `INTERLEAVED` of engine.parallel.split
 INSTEAD = "choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
 REASONS = {
     "masked": "fills gaps and does not generate text; choose a causal model",
@@ -47,6 +48,22 @@ def known_here(model_type: str) -> bool:
 @cache
 def _table() -> dict[str, Any]:
     return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+@cache
+def has_split_plan(model_type: str) -> bool:
+    """Whether a model of this type can be split over ranks: transformers has a plan of tensor parallelism for it, read
+    from the text of its config, or `engine.parallel.split` has; True where that cannot be told."""
+    if model_type in PLANNED:
+        return True
+    spec = find_spec("transformers")
+    if spec is None or spec.origin is None or not re.fullmatch(r"[a-z0-9_]+", model_type):
+        return True
+    path = Path(spec.origin).parent / "models" / model_type / f"configuration_{model_type}.py"
+    try:
+        return "base_model_tp_plan" in path.read_text(encoding="utf-8")
+    except OSError:
+        return True
 
 
 @cache

@@ -25,7 +25,7 @@ from engine.config.specs import (
 )
 
 LANE_GRAMMAR = (
-    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
+    "MODE[:N][:prefix][:sp][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
     f"or {SERVER_GRAMMAR}"
 )
 
@@ -45,6 +45,11 @@ def _speculated(text: str) -> int | str:
 
 def _ranks(text: str) -> Parallel:
     return Parallel(int(text))
+
+
+def _stages(text: str) -> Parallel:
+    stages, _, micro = text.partition("x")
+    return Parallel(pipeline=int(stages), micro_batches=int(micro or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ _SPEC_KEYS = {
     "device": _Key("device", str, "a device"),
     "revision": _Key("revision", str, "a revision"),
     "tp": _Key("parallel", _ranks, "a whole number of ranks", PAGED_MODES),
+    "pp": _Key("parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", PAGED_MODES),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
@@ -109,7 +115,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     if mode not in MODES:
         raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
     found: dict[str, Any] = {}  # by field
-    key = ""
+    key, sequence = "", False
     for i, part in enumerate(parts):
         key_before, (key, equals, value) = key, part.partition("=")
         if part.isascii() and part.isdigit() and key_before == "device":
@@ -124,6 +130,10 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             if mode not in PAGED_MODES:
                 raise wrong(part, f"{mode} has no blocks to share; use one of {', '.join(PAGED_MODES)}")
             found["prefix_caching"] = True
+        elif part == "sp":
+            if mode not in PAGED_MODES:
+                raise wrong(part, f"means nothing to {mode}; it is for {', '.join(PAGED_MODES)}")
+            sequence = True
         elif not equals or key not in _KEYS:
             raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {LANE_GRAMMAR})")
         else:
@@ -135,7 +145,8 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             except (ValueError, KeyError):
                 raise wrong(part, f"{key} must be {rule.kind}") from None
             if rule.field in found:
-                raise wrong(part, f"{key} is given twice")
+                twice = "a model is split by tp or by pp, once" if rule.field == "parallel" else f"{key} is given twice"
+                raise wrong(part, twice)
             found[rule.field] = read
     own = {field: found.pop(field) for field in _LANE_KEYS if field in found}
     if not 1 <= own.get("beams", 1) <= MOST_SAMPLES:
@@ -143,6 +154,8 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     model = {rule.field: found.pop(rule.field) for rule in _SPEC_KEYS.values() if rule.field in found}
     given = {"seed": seed, "token_budget": max(EngineConfig().token_budget, found.get("max_running", 0))} | found
     try:
+        if sequence:
+            model["parallel"] = replace(model.get("parallel", (spec or ModelSpec()).parallel), sequence=True)
         return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), **own)
     except InvalidInput as error:
         raise InvalidInput(f"lane {text!r}: {error}") from None
@@ -169,8 +182,10 @@ def lane_text(lane: Lane) -> str:
         parts.append(f"beams={lane.beams}")
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
-        if value != default:
+        if value != default and (rule.field != "parallel" or (key == "pp") is (spec.parallel.pipeline > 1)):
             parts.append(f"{key}={_escape(_word(value))}")
+    if spec.parallel.sequence:
+        parts.append("sp")
     if lane.name:
         parts.append(f"name={_escape(lane.name)}")
     return ":".join(parts)
@@ -190,7 +205,8 @@ def _word(value: Any) -> str:
     if isinstance(value, ModelSpec):
         return f"{value.source}@{value.revision}" if value.revision else value.source
     if isinstance(value, Parallel):
-        return str(value.tensor)
+        micro = f"x{value.micro_batches}" if value.micro_batches else ""
+        return f"{value.pipeline}{micro}" if value.pipeline > 1 else str(value.tensor)
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
@@ -214,7 +230,9 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     if spec.parallel.tensor > 1:
-        parts.append(f"tp {spec.parallel.tensor}")
+        parts.append(f"tp {spec.parallel.tensor}" + (" sp" if spec.parallel.sequence else ""))
+    if spec.parallel.pipeline > 1:
+        parts.append(f"pp {_word(spec.parallel)}")
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 

@@ -10,11 +10,15 @@ from engine.config.checks import InvalidInput, number, one_of, whole
 
 BACKENDS = ("auto", "shared", "gloo")
 MOST_RANKS = 64
+MOST_MICRO = 64  # micro-batches of a step
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP.
+    """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; `sequence`: what
+    lies between these, norms and residuals, each computes for a share of a step's rows, not for all. Or `pipeline` of
+    them each hold some of the layers, one stage after another, through which the rows of a step go in up to
+    `micro_batches` parts (0: as many as there are stages).
 
     They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
     wait for longer than `timeout` seconds ends the engine.
@@ -23,15 +27,43 @@ class Parallel:
     tensor: int = 1
     backend: str = "auto"
     timeout: float = 60.0
+    sequence: bool = False
+    pipeline: int = 1
+    micro_batches: int = 0
 
     def __post_init__(self) -> None:
         whole("tensor_parallel", self.tensor, 1, MOST_RANKS)
+        if self.sequence and self.tensor == 1:
+            raise InvalidInput(
+                "sequence_parallel=True: it shares rows among the ranks of tensor parallelism, and there is one; use "
+                "tensor_parallel 2 or more, or leave it out"
+            )
         one_of("parallel_backend", self.backend, BACKENDS)
         number("parallel_timeout", self.timeout, 0.1, 86_400.0, "must be from 0.1 to 86,400 seconds")
+        whole("pipeline_parallel", self.pipeline, 1, MOST_RANKS)
+        whole("micro_batches", self.micro_batches, 0, MOST_MICRO)
+        if self.pipeline == 1 and self.micro_batches:
+            raise InvalidInput(
+                f"micro_batches={self.micro_batches}: they go through stages; give pipeline_parallel too"
+            )
+        if self.pipeline == 1:
+            return
+        if self.tensor > 1:
+            raise InvalidInput(
+                f"tensor_parallel={self.tensor} with pipeline_parallel={self.pipeline}: a model is split by its heads "
+                "or by its layers, not by both; use one of them"
+            )
+        if self.backend == "gloo":
+            raise InvalidInput("parallel_backend='gloo': stages hand on in memory that they share; use auto")
 
     @property
     def ranks(self) -> int:
-        return self.tensor
+        return self.tensor * self.pipeline
+
+    @property
+    def words(self) -> str:
+        """The setting that splits: "tensor_parallel=2"."""
+        return f"pipeline_parallel={self.pipeline}" if self.pipeline > 1 else f"tensor_parallel={self.tensor}"
 
 
 def dividing(counts: Sequence[int]) -> list[int]:

@@ -28,8 +28,9 @@ from engine.core.recovery import Recovery
 from engine.core.setup.assembly import Assembled, Assembly
 from engine.core.setup.card import card_of
 from engine.core.steering import Steering
-from engine.core.step_record import ended_record, step_record
+from engine.core.step_record import NotedStep, ended_record
 from engine.core.stream import Stream, StreamRouter
+from engine.core.telling import Make, Telling
 from engine.core.threads import Turn, Turning, end_both, keep_measuring, keep_stepping, start
 from engine.memory.allocator import give_back, release_references
 from engine.models.loading import LoadedModel, Report
@@ -128,6 +129,7 @@ class Engine(EngineFace):
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
                 self._record_ended()  # of those that were cancelled in the same turn
+                self._tell.now()
                 try:
                     parts = self._build(config)
                 except DeviceLost:
@@ -223,22 +225,26 @@ class Engine(EngineFace):
         for request in self.scheduler.requests.values():
             for branch in request.branches:
                 if not branch.finished:
-                    self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
+                    self._tell(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
         self.trace.complete = True
 
     def turn(self, asked: list[Ask], closed: bool) -> Turn:
         """See `Turning`."""
         try:
+            if asked or closed:
+                self._tell.now()  # what is asked for finds all told
             for do in asked:
                 do()
             if not closed:
-                stepped = self.step()
-                patience = self.scheduler.patience(time.perf_counter() - self._origin)
-                return not stepped or self.scheduler.idle, patience
+                waits = not self.step() or self.scheduler.idle
+                if waits:
+                    self._tell.now()
+                return waits, self.scheduler.patience(time.perf_counter() - self._origin)
             for request in list(self.scheduler.requests.values()):
                 self.scheduler.finish(request, FinishReason.CANCELLED)
             self._drain()
             self._record_ended()
+            self._tell.now()
             self.trace.complete = True
         except DeviceLost as error:
             self.lost = True
@@ -259,9 +265,10 @@ class Engine(EngineFace):
         if plan is not None:
             tokens = sum(row.count for row in plan.rows)
             number = next(self._steps)
-            self.trace.append(StepStarted(begun - self._origin, number, len(plan.rows), tokens))
+            started = StepStarted(begun - self._origin, number, len(plan.rows), tokens)
+            self._tell_soon(lambda beside: started)
             try:
-                launched = self.runner.launch(plan)
+                launched = self.runner.launch(plan, self._tell.beside)
             except Exception as error:
                 self.recovery.after(error, plan)
             else:
@@ -271,6 +278,7 @@ class Engine(EngineFace):
                     launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
+                self._tell.now()  # where nothing could be told meanwhile
         ahead = plan.rows if plan is not None and self.depth else ()
         waits = any(row.branch.constrained for row in ahead if row.samples)
         commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
@@ -280,7 +288,7 @@ class Engine(EngineFace):
                 self._drain()
         elif plan is None and self.scheduler.ledger.has_changes:
             now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
-            self.trace.append(step_record(next(self._steps), now, now, nothing, [], self.scheduler, self._piece))
+            self._tell(NotedStep(next(self._steps), now, now, nothing, [], self.scheduler, self._piece).record())
         self._record_ended()
         return commits or plan is not None
 
@@ -294,14 +302,15 @@ class Engine(EngineFace):
         rows = launched.plan.rows
         if launched.plan.scored:
             for record in tell_prompts(launched, self.scheduler, self._assembly.detokenizers, begun - self._origin):
-                self.trace.append(record)
+                self._tell(record)
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         if (speculation := self.scheduler.speculation) is not None:
             speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
-        self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
+        noted = NotedStep(launched.step, *times, launched, committed, self.scheduler, self._piece)
+        self._tell_soon(noted.record)
         self.recovery.went_well(launched.plan)
 
     def _drain(self) -> None:
@@ -309,12 +318,18 @@ class Engine(EngineFace):
             self._commit(self.in_flight.popleft())
 
     def _notice(self, level: str, text: str) -> None:
-        self.trace.append(Notice(time.perf_counter() - self._origin, level, text))
+        self._tell(Notice(time.perf_counter() - self._origin, level, text))
 
     def _record_ended(self) -> None:
         now = time.perf_counter() - self._origin
         for branch in self.scheduler.take_ended():
-            self.trace.append(ended_record(branch, now))
+            self._tell_soon(partial(ended_record, branch, now))
+
+    def _tell_soon(self, make: Make) -> None:
+        """Beside the next step, where it follows at once: drafts are computed before."""
+        self._tell.later(make)
+        if not self.runner.overlaps or self.scheduler.speculation is not None:
+            self._tell.now()
 
     def _build(self, config: EngineConfig, say: Reporter | None = None) -> Assembled:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
@@ -332,6 +347,7 @@ class Engine(EngineFace):
         self._steps = count()
         self._origin = time.perf_counter()
         trace = self.trace = Trace([self._assembly.header(parts)])
+        self._tell = Telling(trace)
         self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
         pool, grammars = self.scheduler.ledger.pool, self._assembly.grammars

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -9,19 +10,28 @@ import select
 import socket
 import threading
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
-from engine.memory.allocator import keep_freed_memory
+from engine.core.faults import Fault, fault_of, memory_asked
+from engine.core.setup.roof import measure_roof
+from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, load_part
+from engine.models.split_card import facts_of
 from engine.parallel.board import Board
-from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.group import Group
+from engine.parallel.interconnect import measure_interconnect
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
+from engine.parallel.mail import Mail
+from engine.parallel.pipeline import Pipeline
 from engine.parallel.ranks import Place
 from engine.parallel.wire import Receiver
 from engine.runner import make_runner
 from engine.runner.runner import Runner
+from engine.scheduler.plan import StepPlan
 
 
 def serve(descriptor: int) -> None:
@@ -58,13 +68,20 @@ class Rank:
         torch.set_num_threads(order["threads"])
         spec = ModelSpec(**order["spec"])
         place = Place(order["rank"], board := Board(spec.parallel.ranks, link.receive_descriptor()), *self._way(order))
+        shared = order["backend"] == "shared"
         self._model: LoadedModel = load_part(spec, Path(order["folder"]), place)
+        self._mail = Mail(board, order["rank"], spec.parallel.timeout) if shared else None
         board.close()  # the memory stays
         assert self._model.group is not None
         self._group = self._model.group
         self._runner: Runner | None = None
         self._step = 0
-        link.tell(TOLD, weight_bytes=self._model.held_bytes, device=str(self._model.device))
+        self._board, self._short = board, ""  # what kept it from its last step, in words
+        model, stage = self._model, None
+        if isinstance(self._group, Pipeline):
+            stage = asdict(facts_of(model.card))
+        told = {"weight_bytes": model.held_bytes, "device": str(model.device), "layer_kv": model.layer_kv}
+        link.tell(TOLD, **told, stage=stage)
 
     @staticmethod
     def _way(order: dict[str, str]) -> tuple[str, Path]:
@@ -73,17 +90,17 @@ class Rank:
     def main(self) -> None:
         receive = Receiver(0)
         while True:
-            letter, data = self._link.receive()
+            letter, data = self._next()
             if letter == PLAN:
-                plan = receive(data)
-                assert self._runner is not None
-                self._group.begin(self._step)
-                self._runner.follow(plan)
-                self._group.end()
-                self._step += 1
+                self._follow(receive(data))
+            elif letter == LEAVE:
+                self._link.tell(TOLD, short=self._short)
+                self._short = ""
             elif letter == MAKE:
                 told = json.loads(data)
                 config = EngineConfig(**told["config"])
+                if isinstance(self._group, Pipeline):
+                    self._group.join(told["lane"], self._link.receive_descriptor())
                 self._runner = None
                 gc.collect()
                 self._runner, receive = make_runner(self._model, config, told["blocks"]), Receiver(config.max_running)
@@ -93,5 +110,38 @@ class Rank:
             elif letter == HOST and self._runner is not None:
                 self._runner.keep_host_blocks(int(data))
                 self._link.tell(TOLD)
+            elif letter == MEASURE:
+                self._measure(**json.loads(data))
             elif letter == QUIT:
                 return
+
+    def _follow(self, plan: StepPlan) -> None:
+        assert self._runner is not None
+        self._group.begin(self._step)
+        self._step += 1
+        try:
+            self._runner.follow(plan)
+        except Exception as error:
+            # What others met kept it from its step too: rank 0 has all of them leave it.
+            met, together = bool(self._board.stopped()), self._mail is not None
+            short = met or fault_of(error, self._model.device) is Fault.MEMORY
+            if self._board.broken or not (together and short):
+                raise
+            if not met:
+                self._short = memory_asked(error)
+                self._board.stop(self._group.rank)
+            release_references(error)
+        self._group.end()
+
+    def _next(self) -> tuple[bytes, bytes]:
+        """The letter that comes next, and what is in it."""
+        plan = self._mail.take() if self._mail is not None else None
+        return self._link.receive() if plan is None else (PLAN, plan)
+
+    def _measure(self, what: str, **how: int) -> None:
+        if what == "interconnect":
+            assert isinstance(self._group, Group)
+            measure_interconnect(self._group, self._model.dtype)
+            return
+        with contextlib.suppress(MemoryError, RuntimeError):  # no room for it: rank 0 finds that too
+            measure_roof(self._model.device, self._model.dtype, **how)

@@ -45,7 +45,7 @@ def _columns(names: Iterable[str], rows: Iterable[Sequence[int]], count: int) ->
     return dict(zip(names, freeze(flat.reshape(count, len(names)).T.copy())))
 
 
-def ended_record(branch: Branch, now: float) -> Ended:
+def ended_record(branch: Branch, now: float, beside: bool = False) -> Ended:
     """The record of a branch that is over."""
     assert branch.reason is not None
     cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
@@ -58,60 +58,73 @@ def ended_record(branch: Branch, now: float) -> Ended:
     return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends, score)
 
 
-def step_record(
-    step: int,
-    started: float,
-    ended: float,
-    launched: LaunchedStep,
-    committed: Sequence[Committed],
-    scheduler: Scheduler,
-    piece: Callable[[int], str],
-) -> Step:
-    """The record of one committed step; one without rows tells which blocks went back meanwhile. `piece` is a token's
-    text by itself."""
-    begun = time.perf_counter()
-    ledger = scheduler.ledger
-    changes = ledger.take_changes()
-    rows, refused = launched.plan.rows, launched.plan.refused
-    emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
-    texts = [emission.text for _, emission in emitted]
-    seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
-    of_row = _columns(OF_ROW, map(_ROW, rows), len(rows))
-    of_row["kind"] = freeze(of_row["kind"].astype(np.uint8))
-    record = Step(
-        step=step,
-        started=started,
-        ended=ended,
-        **of_row,
-        wasted=_column([c.wasted for c in committed], np.int32),
-        token_row=_column([row for row, _ in emitted], np.int32),
-        token=_column([e.token for _, e in emitted], np.int32),
-        logprob=_column([e.logprob for _, e in emitted], np.float32),
-        text="".join(texts),
-        text_end=freeze(np.cumsum([len(text) for text in texts], dtype=np.int32)),
-        running=len(ledger.running),
-        waiting=ledger.waiting_count,
-        free_blocks=ledger.pool.free,
-        cached_blocks=ledger.pool.cached,
-        seconds=seconds,
-        **_changes(changes),
-        refused=_column([r for r, _ in refused], np.int32),
-        refused_reason=tuple(str(reason) for _, reason in refused),
-        kv_used=kv.used,
-        kv_reserved=kv.reserved,
-        kv_internal=kv.internal,
-        kv_external=kv.external,
-        attention=launched.attention,
-        graph=launched.graph,
-        device=launched.device,
-        swapping=launched.swapping,
-        **_drafts(rows, committed, piece),
-        **_beside([emission for _, emission in emitted], piece),
-        **_beams(changes, piece),
-        **_ranks(launched),
-    )
-    seconds["record"] = time.perf_counter() - begun
-    return record
+class NotedStep:
+    """One committed step with what its record says of the scheduler, which plans the next before the record is made;
+    one without rows tells which blocks went back meanwhile. `piece` is a token's text by itself."""
+
+    def __init__(
+        self,
+        step: int,
+        started: float,
+        ended: float,
+        launched: LaunchedStep,
+        committed: Sequence[Committed],
+        scheduler: Scheduler,
+        piece: Callable[[int], str],
+    ) -> None:
+        begun = time.perf_counter()
+        self._step, self._started, self._ended = step, started, ended
+        self._launched, self._committed, self._piece = launched, committed, piece
+        ledger, pool = scheduler.ledger, scheduler.ledger.pool
+        self._changes, self._kv = ledger.take_changes(), scheduler.kv_use(launched.plan.refused)
+        self._counts = len(ledger.running), ledger.waiting_count, pool.free, pool.cached
+        self._seconds = time.perf_counter() - begun
+
+    def record(self, beside: bool = False) -> Step:
+        """`beside`: while another step computes, whose time then is not this one's."""
+        begun = time.perf_counter()
+        launched, committed, piece, changes, kv = self._launched, self._committed, self._piece, self._changes, self._kv
+        rows, refused = launched.plan.rows, launched.plan.refused
+        running, waiting, free, cached = self._counts
+        emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
+        texts = [emission.text for _, emission in emitted]
+        seconds = dict(launched.seconds)
+        of_row = _columns(OF_ROW, map(_ROW, rows), len(rows))
+        of_row["kind"] = freeze(of_row["kind"].astype(np.uint8))
+        record = Step(
+            step=self._step,
+            started=self._started,
+            ended=self._ended,
+            **of_row,
+            wasted=_column([c.wasted for c in committed], np.int32),
+            token_row=_column([row for row, _ in emitted], np.int32),
+            token=_column([e.token for _, e in emitted], np.int32),
+            logprob=_column([e.logprob for _, e in emitted], np.float32),
+            text="".join(texts),
+            text_end=freeze(np.cumsum([len(text) for text in texts], dtype=np.int32)),
+            running=running,
+            waiting=waiting,
+            free_blocks=free,
+            cached_blocks=cached,
+            seconds=seconds,
+            **_changes(changes),
+            refused=_column([r for r, _ in refused], np.int32),
+            refused_reason=tuple(str(reason) for _, reason in refused),
+            kv_used=kv.used,
+            kv_reserved=kv.reserved,
+            kv_internal=kv.internal,
+            kv_external=kv.external,
+            attention=launched.attention,
+            graph=launched.graph,
+            device=launched.device,
+            swapping=launched.swapping,
+            **_drafts(rows, committed, piece),
+            **_beside([emission for _, emission in emitted], piece),
+            **_beams(changes, piece),
+            **_ranks(launched),
+        )
+        seconds["record"] = self._seconds + (0.0 if beside else time.perf_counter() - begun)
+        return record
 
 
 # What few steps have: no columns where there is nothing.
@@ -177,6 +190,9 @@ def _ranks(launched: LaunchedStep) -> Columns:
         "rank_communicating": times.communicating,
         "rank_waiting": times.waiting,
     }
+    if times.micro_begun:
+        spent["micro_begun"] = [at - launched.started for at in times.micro_begun]
+        spent["micro_ended"] = [at - launched.started for at in times.micro_ended]
     return {name: _column(seconds, np.float32) for name, seconds in spent.items()} | {
         "rank_bytes": _column(times.sent, np.int64)
     }

@@ -241,7 +241,8 @@ class StreamRouter:
             if stream is not None:
                 new = tuple(tokens[first:end]), tuple(logprobs[first:end])
                 beside = tuple(others[i] for i in range(first, end)) if others is not None else ()
-                stream.push(Delta(text[at : ends[end - 1]], *new, time, samples[first], beside))
+                delta = text[at : ends[end - 1]], *new, time, samples[first], beside
+                stream.push(tuple.__new__(Delta, delta))
             at, first = ends[end - 1], end
 
 

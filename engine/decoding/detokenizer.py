@@ -33,13 +33,17 @@ class ByteLevelVocabulary(dict[int, bytes]):
         self._tokenizer = tokenizer
         added = tokenizer.added_tokens_decoder
         self._added = {i: t.content for i, t in added.items() if not t.special}
+        self.whole: dict[int, str] = {}  # what a token says that begins and ends with a character
         self.update(dict.fromkeys([*tokenizer.all_special_ids, *(i for i, t in added.items() if t.special)], b""))
 
     def __missing__(self, token: int) -> bytes:
         table = _byte_of_character()
         # None for ids past the vocabulary: padding of the embedding matrix.
         text = self._added.get(token) or self._tokenizer.convert_ids_to_tokens(token) or ""
-        known = bytes(table[c] for c in text) if all(c in table for c in text) else str(text).encode()
+        try:
+            known = bytes([table[c] for c in text])
+        except KeyError:
+            known = str(text).encode()
         self[token] = known
         return known
 
@@ -48,13 +52,21 @@ class ByteLevelDetokenizer:
     """For byte-level BPE: bytes of the token through an incremental UTF-8 decoder. O(1) a token."""
 
     def __init__(self, vocabulary: ByteLevelVocabulary) -> None:
-        self._vocabulary = vocabulary
+        self._vocabulary, self._whole = vocabulary, vocabulary.whole
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._amid = False  # a character
 
     def push(self, token: int) -> str:
-        return self._decoder.decode(self._vocabulary[token])
+        text = None if self._amid else self._whole.get(token)
+        if text is None:
+            text = self._decoder.decode(self._vocabulary[token])
+            before, self._amid = self._amid, self._decoder.getstate()[0] != b""
+            if not (before or self._amid):
+                self._whole[token] = text
+        return text
 
     def flush(self) -> str:
+        self._amid = False
         return self._decoder.decode(b"", True)
 
 

@@ -121,5 +121,9 @@ class Source:
 def lane_of(header: Header) -> Lane:
     """The lane that a run with this header was."""
     model = header.model
-    parallel = Parallel(max(1, len(header.rank_devices)))
+    ranks = max(1, len(header.rank_devices))
+    if header.rank_layers:
+        parallel = Parallel(pipeline=ranks, micro_batches=header.micro_batches)
+    else:
+        parallel = Parallel(ranks, sequence=header.sequence_parallel)
     return Lane(header.config, ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel))

@@ -2,16 +2,17 @@
 torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.checkpoints.catalog import cached_models
 from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.checkpoints.inspect import inspect_folder, inspect_model, resolve, shipped_awq
-from engine.config.parallel import check_dividing, dividing
+from engine.config.parallel import check_dividing
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
+from engine.memory.splitting import rank_counts, why_whole
 from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes
 
 USUAL = EngineConfig()
@@ -35,7 +36,8 @@ class Fit:
 
     `pool` is what the engine would give its KV cache, `tokens` how many it holds. `available`: "" or why this
     quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations and
-    a smallest pool (one block) are within what is free.
+    a smallest pool (one block) are within what is free. `devices`: over how many devices with such a memory the model
+    would have to be split, where it does not fit on one; 0 where that does not help.
     """
 
     quantization: str
@@ -48,6 +50,7 @@ class Fit:
     fits: bool
     available: str = ""
     note: str = ""
+    devices: int = 0
 
     def requests(self, length: int) -> int:
         """How many requests of `length` tokens the pool holds at once."""
@@ -69,20 +72,20 @@ def fits(
     included. With several `ranks` that of one of so many devices, each with such a `memory`. Raises InvalidInput where
     the model's heads do not divide by them."""
     check_dividing(ranks, {"attention heads": info.heads, "key and value heads": info.kv_heads})
+    how = max_running, token_budget, kv_dtype
     wanted = SCHEMES if quantizations is None else quantizations
-    given = dtype, max_running, token_budget, kv_dtype, ranks
-    return [_fit(info, memory, name, *given) for name in SCHEMES if name in wanted]
+    bills = [_fit(info, memory, name, dtype, *how, ranks) for name in SCHEMES if name in wanted]
+    return bills if ranks > 1 else [replace(bill, devices=_devices(info, memory, bill, *how)) for bill in bills]
 
 
-def devices_needed(info: ModelInfo, memory: DeviceMemory, bill: Fit) -> int:
-    """Over how many devices of this memory a model must be split that does not fit on one, held as it is; 0 where that
-    does not help, or it fits."""
-    if bill.fits or memory.kind != "cuda" or bill.quantization != "none" or is_awq(info):
+def _devices(info: ModelInfo, memory: DeviceMemory, bill: Fit, slots: int, budget: int, kv_dtype: str) -> int:
+    """`Fit.devices` of a bill. On a CPU all ranks have one memory, and splitting gains no room."""
+    if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info, bill.quantization):
         return 0
-    for ranks in dividing([info.heads, info.kv_heads])[1:]:
-        if fits(info, memory, dtype=bill.dtype, quantizations=["none"], ranks=ranks)[0].fits:
-            return ranks
-    return 0
+    counts = (
+        n for n in rank_counts(info)[1:] if _fit(info, memory, "none", bill.dtype, slots, budget, kv_dtype, n).fits
+    )
+    return next(counts, 0)
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:

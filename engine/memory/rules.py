@@ -90,3 +90,8 @@ def step_bytes(tokens: int, rows: int, hidden: int, head_dim: int, mlp: int, voc
     three intermediate tensors are alive; or the logits and what sampling copies of them, where those are more."""
     layer = tokens * (4 * hidden + 2 * head_dim + 3 * (mlp or 4 * hidden)) * item
     return max(layer, rows * vocabulary * (item + 4 * LOGITS))
+
+
+def residual_bytes(tokens: int, hidden: int, item: int, sharing: int = 1) -> int:
+    """Of a step of `tokens` tokens, the residual and its norm on each of so many ranks that share its rows."""
+    return 2 * -(-tokens // sharing) * hidden * item

@@ -17,15 +17,15 @@ from engine.trace.records import ModelCard
 
 
 def serve_with_paged_attention(
-    module: PreTrainedModel, device: torch.device
+    module: PreTrainedModel, device: torch.device, held: range | None = None
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Sets our attention and proves with a two-token forward that every layer calls it.
+    """Sets our attention and proves with a two-token forward that every layer calls it, or, of a stage, those `held`.
 
     Returns (kv_heads, head_dim) of each layer that has keys and values of its own, and the sliding window (0: none) of
     each layer, read off what the layers really hand over: one that hands over what an earlier layer did shares that
     layer's cache. Raises InvalidInput for a model whose layers do not all come through.
     """
-    layers = int(module.config.get_text_config().num_hidden_layers)
+    layers = held or range(int(module.config.get_text_config().num_hidden_layers))
     handed: dict[int, tuple[Any, Tensor, Tensor]] = {}  # held, so that no two lie in one place
     windows: dict[int, int] = {}
 
@@ -52,14 +52,14 @@ def serve_with_paged_attention(
         module.set_attn_implementation(attention.NAME)
     except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
         raise refusal from error
-    if sorted(handed) != list(range(layers)):
+    if sorted(handed) != list(layers):
         raise refusal
     kept: dict[tuple[Any, ...], int] = {}
-    for i in range(layers):
+    for i in layers:
         layer, k, v = handed[i]
         setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
     own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
-    return own, tuple(windows[i] for i in range(layers))
+    return own, tuple(windows[i] for i in layers)
 
 
 def _place(x: Tensor) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
+from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
@@ -24,15 +25,20 @@ from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import device_for
-from engine.models.fusion.fuse import Fusion, fuse
+from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
+from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
-from engine.parallel.group import Group, chosen, join
+from engine.parallel.group import Ranked, chosen, join
 from engine.parallel.layers import meet, narrow_head
+from engine.parallel.mail import Mail
+from engine.parallel.pipeline import Pipeline, anatomy_of, refuse_inseparable, shortened
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
+from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
 from engine.parallel.split import Split
+from engine.parallel.stages import Stage, stage_of
 from engine.trace.records import ModelCard
 
 
@@ -41,7 +47,8 @@ class LoadedModel:
     """A model ready to run: transformers' module with our attention, its tokenizer, its facts.
 
     Of a model that is split, `module` and `layer_kv` are this rank's part, `group` is what it meets the others over,
-    and `ranks` are the others, on rank 0; there the card is that of the whole model.
+    and `ranks` are the others, on rank 0; there the card is that of the whole model, and `others_kv` the other ranks'
+    `layer_kv`; of a pipeline, `stage_layers` are how many layers each stage has.
     """
 
     module: PreTrainedModel
@@ -53,16 +60,26 @@ class LoadedModel:
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each cache: of the layers that share none
     fusion: Fusion | None = None
     notice: str = ""  # why it is not on the device that "auto" would have taken
-    group: Group | None = None
+    group: Ranked | None = None
     ranks: Ranks | None = None
     held_bytes: int = 0  # of the weights, on this rank
+    others_kv: list[tuple[int, int]] = field(default_factory=list)
+    stage_layers: tuple[int, ...] = ()
+    _detokenizers: DetokenizerFactory | None = None
 
     def card_with(self, kv_dtype: str) -> ModelCard:
         """The card of this model over a cache of this dtype ("auto": its own)."""
         if kv_dtype == "auto":
             return self.card
-        token_bytes = kv_token_bytes(self.layer_kv, self.dtype.itemsize, kv_dtype) * self.devices
+        token_bytes = kv_token_bytes([*self.layer_kv, *self.others_kv], self.dtype.itemsize, kv_dtype)
         return replace(self.card, kv_token_bytes=token_bytes, kv_dtype=kv_dtype)
+
+    @property
+    def detokenizers(self) -> DetokenizerFactory:
+        """What a token says, looked up once for all engines that have the model."""
+        if self._detokenizers is None:
+            self._detokenizers = DetokenizerFactory(self.tokenizer)
+        return self._detokenizers
 
     @property
     def devices(self) -> int:
@@ -121,20 +138,25 @@ def _read(
     config = transformers_config(folder, spec)
     quantization = quantization_of(folder, spec, config)
     dtype = getattr(torch, load_dtype(info, quantization, device.type, spec.dtype))
-    split, group = None, None
-    if place is not None:
+    split, group, pipeline = None, None, None
+    if place is not None and spec.parallel.pipeline > 1:
+        stage = _stage(spec, config, info, place.rank)
+        config, pipeline = shortened(config), Pipeline(spec.parallel, place.board, stage)
+    elif place is not None:
         config, split = narrowed(config, place.rank, place.board.ranks)
         group = join(spec.parallel, place.backend, place.board, place.rank, place.store)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
-    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, split)
+    part = split if pipeline is None else pipeline
+    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, part)
     if device.type == "cpu":  # before its weights are packed for them
         native(lambda: say("compiling kernels for this processor, once"))
     say("checking attention")
     if split is not None:
         narrow_head(module, split.rank, split.ranks)
     with quiet():
-        loaded = _served(module, tokenizer, spec.source, info.name, quantization)
+        own = None if pipeline is None else pipeline.stage.layers
+        loaded = _served(module, tokenizer, spec.source, info.name, quantization, own)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
     say("fusing small operations")
@@ -142,39 +164,67 @@ def _read(
     if split is not None and group is not None:
         _refuse_unsplit(loaded, split)
         meet(module, group, loaded.card.vocabulary)
+        if spec.parallel.sequence:
+            with quiet(), torch.inference_mode():
+                share_rows(module, group, lambda: short_logits(module))
         loaded.group = group
+    if pipeline is not None:
+        refuse_inseparable(module, pipeline, info.model_type)
+        loaded.group = pipeline
     return loaded
 
 
 def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torch.device) -> LoadedModel:
     """As rank 0, while the others read their parts."""
-    count = spec.parallel.ranks
+    asked = spec.parallel.words
     info, config = inspect_folder(folder, name_of(spec, folder)), transformers_config(folder, spec)
     held = quantization_of(folder, spec, config)
     if held != "none":
-        raise InvalidInput(
-            f"tensor_parallel={count}: a model held as {held} cannot be split yet; use quantization none"
-        )
+        raise InvalidInput(f"{asked}: a model held as {held} cannot be split yet; use quantization none")
     if spec.trust_remote_code and "auto_map" in config.to_dict():
-        raise InvalidInput(f"tensor_parallel={count}: a model that brings its own code cannot be split; use 1")
+        raise InvalidInput(f"{asked}: a model that brings its own code cannot be split; use 1")
     if why := no_ranks_here():
-        raise InvalidInput(f"tensor_parallel={count}: {why}; use 1")
+        raise InvalidInput(f"{asked}: {why}; use 1")
     if device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1":
-        raise InvalidInput(f"tensor_parallel={count}: a split model runs on a CPU so far; use device cpu, or 1")
-    narrowed(config, 0, count)
-    backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
+        raise InvalidInput(f"{asked}: a split model runs on a CPU so far; use device cpu, or 1")
+    if spec.parallel.pipeline > 1:
+        _stage(spec, config, info, 0)
+        backend = "shared" if native().library is not None else "polled"
+    else:
+        narrowed(config, 0, spec.parallel.tensor)
+        backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
     say("starting ranks")
     ranks = Ranks(spec, folder, backend, torch.get_num_threads())
+    if backend == "shared":
+        ranks.mail = Mail(ranks.board, 0, spec.parallel.timeout)
     try:
         loaded = _read(spec, folder, say, device, ranks.place)
         ranks.ready(lambda: say("waiting for the other ranks"))
     except BaseException as error:
+        meant = ranks.meant(error)
         ranks.close()
         release_references(error)
+        if meant is not error:
+            raise meant from error
         raise
     ranks.devices = (str(device), *ranks.devices)
-    loaded.ranks, loaded.card = ranks, _whole(loaded, info, count, sum(ranks.weight_bytes))
+    loaded.ranks = ranks
+    loaded.others_kv = [heads for each in ranks.layer_kv for heads in each]
+    all_kv = [*loaded.layer_kv, *loaded.others_kv]
+    if spec.parallel.pipeline > 1:
+        stages = [facts_of(loaded.card), *(StageFacts(**each) for each in ranks.stages)]
+        loaded.stage_layers = tuple(len(each.windows) for each in stages)
+        loaded.card = replace(card_of_stages(loaded.card, stages, info), kv_layers=len(all_kv))
+    else:
+        loaded.card = card_of_heads(loaded.card, info, spec.parallel.ranks)
+    weights, kv_bytes = loaded.held_bytes + sum(ranks.weight_bytes), kv_token_bytes(all_kv, loaded.dtype.itemsize)
+    loaded.card = replace(loaded.card, weight_bytes=weights, kv_token_bytes=kv_bytes)
     return loaded
+
+
+def _stage(spec: ModelSpec, config: Any, info: ModelInfo, rank: int) -> Stage:
+    sizes = {name: size for name, (_, size) in info.tensors.items()}
+    return stage_of(rank, spec.parallel.pipeline, anatomy_of(config), sizes)
 
 
 def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:
@@ -185,22 +235,6 @@ def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:
             f"tensor_parallel={split.ranks}: the attention of model type {split.kind!r} does not follow its number of "
             "heads, so it cannot be split; use 1"
         )
-
-
-def _whole(loaded: LoadedModel, info: ModelInfo, ranks: int, others: int) -> ModelCard:
-    """The card of the model of which rank 0 holds a part, the other ranks hold `others` bytes."""
-    card = loaded.card
-    return replace(
-        card,
-        parameters=info.parameters,
-        heads=card.heads * ranks,
-        kv_heads=card.kv_heads * ranks,
-        weight_bytes=card.weight_bytes + others,
-        kv_token_bytes=card.kv_token_bytes * ranks,
-        body_parameters=card.body_parameters * ranks,
-        expert_parameters=card.expert_parameters * ranks,
-        head_parameters=card.vocabulary * card.hidden,
-    )
 
 
 def wrap(
@@ -214,10 +248,13 @@ def wrap(
     return loaded
 
 
-def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str) -> LoadedModel:
-    """A module with our attention and its linear layers packed; the card says what it holds then."""
+def _served(
+    module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
+) -> LoadedModel:
+    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers
+    that a stage has."""
     hold_rotation(module)
-    layer_kv, windows = serve_with_paged_attention(module, module.device)
+    layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)
     card = replace(card, weight_bytes=held_bytes(module))

@@ -32,7 +32,7 @@ class WeightCount:
 def count_weights(module: PreTrainedModel) -> WeightCount:
     """Matrices are told by their shape: linear layers of any kind, and every other parameter of two dimensions or more
     that is no embedding and no bias."""
-    head = module.get_output_embeddings()
+    head: Any = module.get_output_embeddings()
     head_weight = getattr(head, "weight", None)
     total = body = expert = stored = 0
     seen: set[int] = set()
@@ -65,7 +65,7 @@ def count_weights(module: PreTrainedModel) -> WeightCount:
     return WeightCount(
         parameters=total,
         body_parameters=body,
-        head_parameters=0 if head is None else int(head.in_features) * int(head.out_features),
+        head_parameters=int(head.in_features) * int(head.out_features) if _is_linear(head) else 0,
         expert_parameters=expert if experts else 0,
         experts=experts,
         active_experts=min(experts, _first(config, ACTIVE) or experts),

@@ -21,6 +21,8 @@ from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.config import first_line
+from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
+from engine.parallel.pipeline import settle as settle_stage
 from engine.parallel.shards import read_shards
 from engine.parallel.split import Split
 
@@ -50,10 +52,10 @@ def read_weights(
     info: ModelInfo,
     trust_remote_code: bool,
     say: Reporter,
-    split: Split | None = None,
+    split: Split | Pipeline | None = None,
 ) -> PreTrainedModel:
-    """The model with its weights quantized as `quantization` says, on `device`, in eval mode; with `split`, the part of
-    it that `config` describes.
+    """The model with its weights quantized as `quantization` says, on `device`, in eval mode; with `split`, this rank's
+    part of it, which `config` describes.
 
     Raises InvalidInput when they cannot be read, do not fit in the GPU's memory, or are not those of the config's
     architecture; LoadCancelled between two tensors.
@@ -79,7 +81,13 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
-            refuse_strays(folder, config, module, loading, split)
+            words = split.words if split is not None else ""
+            if isinstance(split, Pipeline):
+                settle_stage(module, split.stage)
+                loading["unexpected_keys"] = [
+                    key for key in loading["unexpected_keys"] if split.stage.held_as(str(key))
+                ]
+            refuse_strays(folder, config, module, loading, words)
             if split is not None and (folder / "generation_config.json").is_file():
                 module.generation_config = GenerationConfig.from_pretrained(folder)
             _refuse_no_numbers(folder, module)
@@ -95,15 +103,17 @@ def read_weights(
 
 
 def _loader(
-    folder: Path, config: Any, split: Split | None, before: Callable[[], None]
+    folder: Path, config: Any, split: Split | Pipeline | None, before: Callable[[], None]
 ) -> tuple[Any, Path | None, dict[str, Any]]:
     """The class whose `from_pretrained` loads, the folder that it is given, and what else; `before` is called before
     each tensor that is split."""
     if split is None:
         return AutoModelForCausalLM, folder, {}
+    if isinstance(split, Pipeline):
+        read = read_stage(weight_files(folder), split.stage, lambda _: before())
+        return stage_class(module_class(config), split.stage, split.passage), None, {"state_dict": read}
     shards = read_shards(weight_files(folder), split, lambda _: before())
-    cls = AutoModelForCausalLM._model_mapping[type(config)]
-    return cls[0] if isinstance(cls, tuple) else cls, None, {"state_dict": shards}
+    return module_class(config), None, {"state_dict": shards}
 
 
 def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, Any]:
@@ -140,10 +150,9 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def refuse_strays(
-    folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: Split | None = None
-) -> None:
-    """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
+def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: str = "") -> None:
+    """Raises InvalidInput unless the weights are exactly those that the config's architecture has. `split`: the setting
+    that made this a part of a model."""
     found = {
         kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())
         for kind in ("missing", "mismatched", "unexpected")
@@ -151,9 +160,9 @@ def refuse_strays(
     found["unexpected"] = [key for key in found["unexpected"] if not REMADE.search(key)]
     found["mismatched"] = found["mismatched"] or _misshapen(module)
     said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
-    if said and split is not None:
+    if said and split:
         raise InvalidInput(
-            f"tensor_parallel={split.ranks}: the layers of model type {config.model_type!r} are not known well enough "
+            f"{split}: the layers of model type {config.model_type!r} are not known well enough "
             f"to be split ({', '.join(said)}); use 1"
         )
     if said:

@@ -14,8 +14,9 @@ HEAD = 8  # words of a step before them
 WORDS = 64  # of a lane before its steps
 BUFFER = 4 << 20  # bytes of a message
 PAGE = 4096
+MAIL = 1 << 18  # bytes of a plan
 # As `native/exchange.c` has them, and where steps go on.
-SEQUENCE, WAITS, SLOT, BROKEN, STEP = 0, 3, 4, 5, 8
+SEQUENCE, WAITS, SLOT, BROKEN, STOPPED, STEP, TAKEN = 0, 3, 4, 5, 7, 8, 9
 NUMBER, CALLED, BYTES, BEGUN, ENDED = range(5)
 LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a step took
 
@@ -23,12 +24,15 @@ LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
     """Of one step, by rank, seconds: computing, sending and adding up what all had ready, and waiting for a rank that
-    had not; and the bytes that each sent."""
+    had not; and the bytes that each sent. Of a pipeline also when, by `time.monotonic`, each rank began and ended each
+    micro-batch: those of rank 0 first."""
 
     computing: Sequence[float]
     communicating: Sequence[float]
     waiting: Sequence[float]
     sent: Sequence[int]
+    micro_begun: Sequence[float] = ()
+    micro_ended: Sequence[float] = ()
 
 
 class Board:
@@ -39,14 +43,16 @@ class Board:
         ring = SLOTS * (HEAD + CALLS) * 8
         self.buffers = -(-(WORDS * 8 + ring) // PAGE) * PAGE
         self.lane, self.ranks = self.buffers + 2 * BUFFER, ranks
+        size = ranks * self.lane
         if descriptor is None:
             descriptor = os.memfd_create("batchscope-ranks")
-            os.ftruncate(descriptor, ranks * self.lane)
+            os.ftruncate(descriptor, size + PAGE + 2 * MAIL)
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, ranks * self.lane)
-        lanes = np.frombuffer(self._memory, np.int64).reshape(ranks, -1)
+        self.memory = mmap.mmap(descriptor, size + PAGE + 2 * MAIL)
+        lanes = np.frombuffer(self.memory, np.int64, size // 8).reshape(ranks, -1)
         self.address = int(lanes.ctypes.data)
         self._words = lanes[:, :WORDS]
+        self.mail = size  # where in the memory the words of plans are, and a page further the plans
         self._steps = lanes[:, WORDS : WORDS + SLOTS * (HEAD + CALLS)].reshape(ranks, SLOTS, HEAD + CALLS)
 
     def begin(self, rank: int, step: int) -> None:
@@ -96,6 +102,24 @@ class Board:
     def give_up(self) -> None:
         """Whoever waits for a rank fails at once."""
         self._words[:, BROKEN] = 1
+
+    def stop(self, rank: int) -> None:
+        """Whoever waits in this step for a rank leaves it."""
+        self._words[rank, STOPPED] = 1
+
+    def stopped(self) -> list[int]:
+        """The ranks that did."""
+        return np.flatnonzero(self._words[:, STOPPED]).tolist()
+
+    def resume(self) -> None:
+        """All stand at the same message again. By rank 0, once all have left the step."""
+        self._words[:, SEQUENCE] = self._words[:, SEQUENCE].max()
+        self._words[:, WAITS] = self._words[:, STOPPED] = 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether somebody gave up."""
+        return bool(self._words[:, BROKEN].any())
 
     def close(self) -> None:
         if self.descriptor >= 0:

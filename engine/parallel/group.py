@@ -1,4 +1,4 @@
-"""What ranks do together: sums over them, and what the first of them gathers."""
+"""What ranks do together: sums over them, what the first of them gathers, and rows that they share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.config.parallel import Parallel
 from engine.config.specs import InvalidInput
@@ -22,9 +22,9 @@ from engine.parallel.board import BUFFER, Board
 from engine.parallel.split import shares
 
 
-class Group(ABC):
-    """The ranks of one model, of which this process is `rank`. Its calls fail where another rank does not come within
-    the timeout, or is gone, with whatever error the backend has for it."""
+class Ranked(ABC):
+    """The ranks of one model, of which this process is `rank`; `name`: over what they meet. Its calls fail where
+    another rank does not come within the timeout, or is gone, with whatever error the backend has for it."""
 
     recordable = False  # whether recorded steps have its calls too
     within: bool  # a step: between `begin` and `end`
@@ -34,6 +34,21 @@ class Group(ABC):
         self.within = False
         board.begin(rank, 0)
 
+    def begin(self, step: int) -> None:
+        self.within = True
+        self.board.begin(self.rank, step)
+
+    def end(self) -> None:
+        self.within = False
+
+    @abstractmethod
+    def largest(self, value: float, device: torch.device) -> float:
+        """Of what is said by all ranks that have to decide alike."""
+
+
+class Group(Ranked):
+    """Ranks that compute every layer together."""
+
     @abstractmethod
     def sum(self, x: Tensor) -> Tensor:
         """Of what all ranks hand over, for all of them; `x` may be it."""
@@ -42,15 +57,19 @@ class Group(ABC):
     def gather(self, x: Tensor, total: int) -> Tensor:
         """`[..., total]` of all ranks' columns on rank 0, each having its share of them; on others their own."""
 
-    def begin(self, step: int) -> None:
-        self.within = True
-        self.board.begin(self.rank, step)
+    @abstractmethod
+    def share(self, x: Tensor) -> Tensor:
+        """This rank's rows of x `[1, rows, ...]`, which all have: as even a share as can be, of few rows maybe none."""
 
-    def end(self) -> None:
-        self.within = False
+    @abstractmethod
+    def sum_share(self, x: Tensor) -> Tensor:
+        """Of the `sum` of `[1, rows, width]` this rank's rows; `x` may be overwritten."""
+
+    @abstractmethod
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        """`[1, rows, width]` for all ranks, of their shares `x`."""
 
     def largest(self, value: float, device: torch.device) -> float:
-        """Of what all ranks say."""
         told = torch.zeros(1, self.ranks, dtype=torch.float32, device=device)
         told[0, self.rank] = value
         return float(self.sum(told).max())
@@ -70,6 +89,15 @@ class SharedMemory(Group):
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         return self._lanes.gather(x, total)
+
+    def share(self, x: Tensor) -> Tensor:
+        return self._lanes.share(x)
+
+    def sum_share(self, x: Tensor) -> Tensor:
+        return self._lanes.sum_share(x)
+
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        return self._lanes.rows(x, rows)
 
 
 class Gloo(Group):
@@ -101,6 +129,21 @@ class Gloo(Group):
             for rank, part in enumerate(parts[1:], 1):
                 self._group.recv([part], rank, 0).wait()
         return torch.cat(parts, -1)
+
+    def share(self, x: Tensor) -> Tensor:
+        begin, end = shares(x.shape[1], self.rank, self.ranks)
+        return x[:, begin:end]
+
+    def sum_share(self, x: Tensor) -> Tensor:
+        return self.share(self.sum(x)).clone()  # the sum of all rows is given back
+
+    def rows(self, x: Tensor, rows: int) -> Tensor:
+        sizes = [end - begin for begin, end in (shares(rows, rank, self.ranks) for rank in range(self.ranks))]
+        mine = nn.functional.pad(x, (0, 0, 0, max(sizes) - x.shape[1])).contiguous()
+        parts = [torch.empty_like(mine) for _ in sizes]
+        with self._waiting(x):
+            self._group.allgather([parts], [mine]).wait()
+        return torch.cat([part[:, :size] for part, size in zip(parts, sizes)], 1)
 
     @contextmanager
     def _waiting(self, x: Tensor) -> Iterator[None]:

@@ -14,21 +14,34 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.parallel.board import Board, RankTimes
-from engine.parallel.link import CAPTURE, HOST, MAKE, PLAN, QUIT, TOLD, Link
+from engine.parallel.channel import Channel
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
 from engine.parallel.wire import Sender
 from engine.scheduler.plan import StepPlan
 
 PATIENCE = 5.0  # seconds that a rank has to end by itself
+REMEMBERED = 1000  # steps
 GLANCE = 0.05  # seconds between looks at whether a load was cancelled
 DYING = 1.0  # seconds in which a rank that is gone for the others is gone for the system too
+
+
+class Mail(Protocol):
+    """Rank 0's end of `engine.parallel.mail`, which needs kernels."""
+
+    def post(self, plan: bytes) -> bool: ...
+
+    def ring(self) -> None: ...
+
+    def times(self, step: int) -> RankTimes | None: ...
 
 
 class RankLost(RuntimeError):
@@ -68,22 +81,27 @@ class Ranks:
     """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder`; `ready` waits for
     them. `close` ends them, and so does whoever forgets this object, or the end of this process, however it comes.
 
-    `spent`: seconds that rank 0 took to tell them of steps and to hear what these took them. Calls raise RankLost where
-    one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
+    `spent`: of the last steps, seconds that rank 0 took to tell them of each and to hear what it took them. Calls raise
+    RankLost where one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
     """
 
     def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
         count = spec.parallel.ranks
         self.size, self.backend, self.timeout = count, backend, spec.parallel.timeout
+        self.parallel = spec.parallel
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
         self.devices: tuple[str, ...] = ()
+        self.layer_kv: list[list[tuple[int, int]]] = []  # of each, as `LoadedModel` has it
+        self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
+        self._channel: Channel | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self._store = Path(tempfile.mkdtemp(prefix="batchscope-ranks-"))
         self._send: Sender | None = None
+        self.mail: Mail | None = None  # a faster way for plans than a socket
         self._step = -1
-        self.spent = 0.0
+        self.spent: deque[float] = deque(maxlen=REMEMBERED)
         self.closing = self.gone = False  # `gone`: one of them is
         self._wake, woken = socket.socketpair()
         self._end = weakref.finalize(self, _end, self.others, self._wake, self.board, self._store)
@@ -116,12 +134,20 @@ class Ranks:
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
             self.devices += (str(told["device"]),)
+            self.layer_kv.append([(heads, width) for heads, width in told["layer_kv"]])
+            if told["stage"] is not None:
+                self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)
 
-    def make_runner(self, config: EngineConfig, blocks: int) -> None:
-        """Each makes a runner as rank 0 does, in the place of the one it has."""
-        self._send = Sender(config.max_running)
-        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks}).encode())
+    def make_runner(self, config: EngineConfig, blocks: int, channel: Channel | None = None) -> None:
+        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`."""
+        self._send, self._channel = Sender(config.max_running), channel
+        lane = channel.lane if channel is not None else 0
+        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks, "lane": lane}).encode())
+        if channel is not None:
+            for other in self.others:
+                other.link.send_descriptor(channel.descriptor)
+            channel.handed_on()
         for other in self.others:
             self._answer(other)
 
@@ -134,22 +160,50 @@ class Ranks:
         for other in self.others:
             self._answer(other)
 
+    def measure(self, what: str, **how: int) -> None:
+        """Each measures what rank 0 measures meanwhile: the "interconnect", or its "roof" with these sizes."""
+        self._all(MEASURE, json.dumps({"what": what, **how}).encode())
+
     def step(self, plan: StepPlan) -> int:
         """All of them compute this step; returns its number."""
         assert self._send is not None
         begun = time.perf_counter()
         self.check()
         self._step += 1
-        self._all(PLAN, self._send(plan))
-        self.spent += time.perf_counter() - begun
+        words = self._send(plan)
+        if self.mail is None or not self._posted(words):
+            self._all(PLAN, words)
+        self.spent.append(time.perf_counter() - begun)
         return self._step
 
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = self.board.times(step)
-        self.spent += time.perf_counter() - begun
+        told = (self._channel or self.mail or self.board).times(step)
+        self.spent[-1] += time.perf_counter() - begun
         return told
+
+    def meant(self, error: BaseException) -> BaseException:
+        """What an error of rank 0 is, where it may be that another is gone: RankLost then, in words."""
+        told = isinstance(error, (RankLost, InvalidInput)) or not isinstance(error, Exception)
+        return error if told or not (self.gone or self.board.broken) else self.lost(error)
+
+    def leave(self, error: Exception) -> Exception:
+        """After an error kept rank 0 from its step: all leave it, and stand where they stood before. What the error is
+        then: that which one of them met first, or RankLost where they cannot go on."""
+        if self.mail is None or self.gone or self.board.broken:
+            return self.lost(error)
+        self.board.stop(0)
+        try:
+            self._all(LEAVE)
+            told = [(other, self._answer(other, self.timeout)) for other in self.others]
+        except (RankLost, InvalidInput) as lost:
+            return lost
+        if self.board.broken:
+            return self.lost(error)
+        self.board.resume()
+        short = [f"rank {other.rank}: {words}" for other, answer in told if (words := answer["short"])]
+        return MemoryError("; ".join(short)) if short else error
 
     def lost(self, error: BaseException) -> RankLost:
         """What an error means that kept rank 0 from its step: in words, which rank it was."""
@@ -188,10 +242,22 @@ class Ranks:
         try:
             for other in self.others:
                 other.link.send(letter, data)
+            if self.mail is not None:
+                self.mail.ring()
         except OSError as error:
             raise self.lost(error) from error
 
-    def _answer(self, other: Other) -> dict[str, Any]:
+    def _posted(self, plan: bytes) -> bool:
+        assert self.mail is not None
+        try:
+            return self.mail.post(plan)
+        except OSError as error:
+            raise self.lost(error) from error
+
+    def _answer(self, other: Other, timeout: float | None = None) -> dict[str, Any]:
+        if not select.select([other.link.end], [], [], timeout)[0]:
+            self.board.give_up()
+            raise self.lost(TimeoutError())
         try:
             _, data = other.link.receive()
         except (OSError, EOFError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import EllipsisType
 from typing import Any
@@ -47,14 +47,19 @@ class Shard:
 def read_shards(files: list[Path], split: Split, before: Callable[[str], None]) -> dict[str, Shard]:
     """By name; `before` hears which one is read and may raise. Raises InvalidInput for what cannot be split."""
     found: dict[str, Shard] = {}
+    for name, stored in stored_tensors(files):
+        shape = stored.get_shape()
+        check_whole(name, shape, split)
+        found[name] = Shard(stored, split.part(name, shape), lambda name=name: before(name))  # type: ignore[misc]
+    return found
+
+
+def stored_tensors(files: list[Path]) -> Iterator[tuple[str, Any]]:
+    """All tensors of these, by name, none of which is read."""
     for path in files:
         file = safe_open(path, framework="pt", device="cpu")
         for name in file.keys():  # noqa: SIM118, it is no mapping
-            stored = file.get_slice(name)
-            shape = stored.get_shape()
-            check_whole(name, shape, split)
-            found[name] = Shard(stored, split.part(name, shape), lambda name=name: before(name))  # type: ignore[misc]
-    return found
+            yield name, file.get_slice(name)
 
 
 def narrowed(config: PreTrainedConfig, rank: int, ranks: int) -> tuple[PreTrainedConfig, Split]:

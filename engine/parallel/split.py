@@ -47,6 +47,11 @@ class Split:
     head_dim: int
     kind: str
 
+    @property
+    def words(self) -> str:
+        """The setting that made it."""
+        return f"tensor_parallel={self.ranks}"
+
     def part(self, name: str, shape: Sequence[int]) -> Part | None:
         """Of the checkpoint's tensor of that name; None for all of it."""
         module, _, leaf = name.rpartition(".")

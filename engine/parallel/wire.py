@@ -6,7 +6,7 @@ those that are computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ from engine.trace.records import Kind
 
 HEAD = 5  # rows, and pairs of blocks that are copied, swapped out and swapped in, and scored rows
 COLUMNS = 7  # slot, first, count, kind, samples, blocks that stay, blocks that are new
+KINDS = {int(kind): kind for kind in Kind}  # which making one of a number takes longer for
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -68,34 +69,26 @@ class Receiver:
         self._slots = [Slot(i) for i in range(slots)]
 
     def __call__(self, data: bytes) -> StepPlan:
-        words = np.frombuffer(data, np.int32)
-        counts = words[:HEAD].tolist()
-        end = HEAD + counts[0] * COLUMNS
-        columns: list[list[int]] = words[HEAD:end].reshape(-1, COLUMNS).tolist()
-        left = iter(words[end:].tolist())
-        ids = [_take(left, count) for _, _, count, *_ in columns]
+        words = np.frombuffer(data, np.int32).tolist()
+        counts, at = words[:HEAD], HEAD + words[0] * COLUMNS
+        columns = [words[i : i + COLUMNS] for i in range(HEAD, at, COLUMNS)]
+        new_at = at + sum([column[2] for column in columns])  # where blocks begin: behind all tokens
         rows = []
-        for (slot, first, count, kind, samples, stay, new), tokens in zip(columns, ids):
+        for slot, first, count, kind, samples, stay, new in columns:
             known: Any = self._slots[slot]
-            known.blocks[stay:] = _take(left, new)
-            known.tokens[first:] = [0] * (first - len(known.tokens)) + tokens
-            rows.append(Row(known, slot, first, count, Kind(kind), samples, fed=False))
-        copies, out, back = (tuple(_pairs(left, count)) for count in counts[1:4])
-        scored = tuple((rows[row], range(start, stop)) for row, start, stop in _threes(left, counts[4]))
+            if new or stay != len(known.blocks):
+                known.blocks[stay:] = words[new_at : new_at + new]
+                new_at += new
+            if first > len(known.tokens):
+                known.tokens += [0] * (first - len(known.tokens))
+            known.tokens[first:] = words[at : at + count]
+            at += count
+            rows.append(Row(known, slot, first, count, KINDS[kind], samples, fed=False))
+        pairs = []
+        for count in counts[1:4]:
+            pairs.append(tuple(zip(words[new_at : new_at + 2 * count : 2], words[new_at + 1 : new_at + 2 * count : 2])))
+            new_at += 2 * count
+        threes = zip(words[new_at::3], words[new_at + 1 :: 3], words[new_at + 2 :: 3])
+        scored = tuple((rows[row], range(start, stop)) for row, start, stop in threes)
+        copies, out, back = pairs
         return StepPlan(tuple(rows), copies=copies, swap_out=out, swap_in=back, scored=scored)
-
-
-def _take(left: Iterable[int], count: int) -> list[int]:
-    return [value for _, value in zip(range(count), left)]
-
-
-def _pairs(left: Iterable[int], count: int) -> Iterable[tuple[int, int]]:
-    for _ in range(count):
-        a, b = _take(left, 2)
-        yield a, b
-
-
-def _threes(left: Iterable[int], count: int) -> Iterable[tuple[int, int, int]]:
-    for _ in range(count):
-        a, b, c = _take(left, 3)
-        yield a, b, c

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -22,6 +21,7 @@ from engine.remote.address import ServerAddress
 from engine.remote.asks import told
 from engine.remote.frames import PROTOCOL, STATE, unpack
 from engine.remote.link import ConnectionLost, Link, Refused
+from engine.remote.status import TOLD, LinkStatus
 from engine.trace.records import VERSION, Ended, FinishReason, Header, Notice, Record, Steered
 from engine.trace.records.check import RecordCheck
 from engine.trace.trace import Trace
@@ -29,19 +29,6 @@ from engine.trace.trace import Trace
 ANSWER = 30.0  # seconds that a server may take to answer a call
 BEGINNING = 20.0  # seconds that it may take to tell of its run
 GLANCE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class LinkStatus:
-    """`behind`: records that the server has and this window has not. `observes`: why it may only look, "" where it has
-    control; `texts`: whether it is told what is said. `model` is what clients call it, `caller` the key's name."""
-
-    connected: bool = False
-    behind: int = 0
-    observes: str = ""
-    texts: bool = True
-    model: str = ""
-    caller: str = ""
 
 
 class RemoteEngine(EngineFace):
@@ -94,8 +81,8 @@ class RemoteEngine(EngineFace):
     def status(self) -> LinkStatus:
         said = self._welcome
         behind = max(0, self._end - self._position) + self._state_left
-        about = said.get("observes", ""), said.get("texts", True), said.get("model", ""), said.get("caller", "")
-        return LinkStatus(self._connected, behind, *about)
+        about = {name: said[name] for name in TOLD if name in said}
+        return LinkStatus(self._connected, behind, **about)
 
     @property
     def budget(self) -> LiveBudget:
@@ -122,6 +109,14 @@ class RemoteEngine(EngineFace):
         budget: LiveBudget = self._call("steer", **plain("budget", given))
         self._budget = budget
         return budget
+
+    def take_control(self) -> None:
+        """From a server where nobody has it. Raises InvalidInput with who has it, or why this window may not."""
+        self._call("control", take=True)
+
+    def give_control_back(self) -> None:
+        """Another window may take it; what this one has sent goes on."""
+        self._call("control", take=False)
 
     def begin(self, config: EngineConfig) -> Trace:
         said = "is set where it is started; its live budget can be moved, and its trace goes on"
@@ -189,27 +184,46 @@ class RemoteEngine(EngineFace):
                     raise Refused(f"{self.address.url}: {why[:500]}")
                 if call in self._calls:
                     self._calls[call][1].set_exception(InvalidInput(why[:2000]))
-            case {"say": "welcome", "observes": str(), "texts": bool(), "model": str(), "caller": str()}:
-                if (said.get("protocol"), said.get("records")) != (PROTOCOL, VERSION):
-                    raise Refused(f"{self.address.url} speaks another version; update what is older")
-                self._welcome, self._connected = said, True
+            case {"say": "welcome", "protocol": protocol, "records": records} if (protocol, records) != (
+                PROTOCOL,
+                VERSION,
+            ):
+                raise Refused(f"{self.address.url} speaks another version; update what is older")
+            case {"say": "welcome", "model": str(), "caller": str(), "replicas": int()}:
+                self._stands(said)
+                self._connected = True
+            case {"say": "stands"}:
+                self._stands(said)
             case {"say": "resume", "position": self._position}:
                 pass
             case {"say": "begin", "run": str(run), "position": int(position), "state": int(state), "lost": int(lost)}:
-                self._begin(run, position, state, lost)
+                self._begin(run, position, state, lost, said.get("why") == "texts")
             case _:
                 raise ValueError(f"{self.address.url} said what cannot be read: {message[:60]!r}")
 
-    def _begin(self, run: str, position: int, state: int, lost: int) -> None:
+    def _stands(self, said: dict[str, Any]) -> None:
+        """What this window may do. Who has no control asks for it no more when it comes back: a person does."""
+        match said:
+            case {"observes": str(observes), "texts": bool(), "barred": bool(), "holder": str() | None}:
+                self._welcome = self._welcome | said
+                self._control = not observes
+            case _:
+                raise ValueError(f"{self.address.url} said what cannot be read: {str(said)[:60]!r}")
+
+    def _begin(self, run: str, position: int, state: int, lost: int, reads: bool) -> None:
         if self._run and not self._state_left and self.trace.records:
+            level = "error"
             if run != self._run:
                 running = len({request for request, _ in self.trace.open})
                 which = "request that ran there was" if running == 1 else "requests that ran there were"
                 how = f"the {running:,} {which} lost" if running else "nothing ran there"
                 why = f"the server at {self.address.url} was restarted: {how}; what follows is its new run"
+            elif reads:
+                why = "this window reads along from here: what runs is shown anew, with its texts"
+                level = "info"
             else:
                 why = f"this window fell too far behind: {max(lost, 0):,} records of the server were not seen"
-            self._finish(FinishReason.ERROR, why)
+            self._finish(FinishReason.ERROR, why, level)
         if self.trace.records:
             self._fresh()
         self._run, self._position, self._state_left = run, position, max(state, 0)
@@ -267,7 +281,7 @@ class RemoteEngine(EngineFace):
         if not self._ready.done():
             self._ready.set_exception(InvalidInput(why))
 
-    def _finish(self, reason: FinishReason, why: str) -> None:
+    def _finish(self, reason: FinishReason, why: str, level: str = "error") -> None:
         """The trace as it is is all there will be."""
         trace = self.trace
         now = trace.records.times[-1] if trace.records else 0.0
@@ -275,5 +289,5 @@ class RemoteEngine(EngineFace):
             trace.append(Ended(now, request, reason, "", why, sample))
         self._router.end_unknown(now, reason, why)
         if why:
-            trace.append(Notice(now, "error", why))
+            trace.append(Notice(now, level, why))
         trace.complete = True

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from engine.trace.records import Record, decode, encode
 
 PATH = "/v1/watch"
-PROTOCOL = 1  # of what both sides say; the records have a version of their own
+PROTOCOL = 2  # of what both sides say; the records have a version of their own
 STATE = (1 << 64) - 1  # in place of a position: what is told of the time before the first position
 LARGEST = 64 << 20  # bytes of a frame at most, inflated too
 LEVEL = 1  # of zlib: steps shrink to a tenth, in a fifth of the time of level 6

@@ -139,11 +139,9 @@ class Link:
             connection.send(json.dumps(self._hello()))
             while not self._closing.is_set():
                 self._take(connection.recv(SILENCE))
-        except ConnectionClosed as error:
-            if error.rcvd is not None and error.rcvd.code in FOR_GOOD:
-                raise Refused(f"{self._address.url} ended the connection: {error.rcvd.reason}") from None
-        except (ConnectionLost, TimeoutError, OSError):
-            pass
+        except (ConnectionClosed, ConnectionLost, TimeoutError, OSError):
+            if connection.close_code in FOR_GOOD:  # also where that is learnt as something is said
+                raise Refused(f"{self._address.url} ended the connection: {connection.close_reason}") from None
 
     def _again(self) -> "ClientConnection | None":
         pause = FIRST_PAUSE

@@ -117,9 +117,9 @@ class Results:
 
     def emissions(self, plan: StepPlan) -> list[Emission]:
         """With alternatives for those that asked, and as many as they asked for."""
-        drawn = zip(self.tokens, self.logprobs, strict=True)
         if not self.alternatives and not self.masked:
-            return [Emission(token, logprob) for token, logprob in drawn]
+            return Emission.plain(self.tokens, self.logprobs)
+        drawn = zip(self.tokens, self.logprobs, strict=True)
         beside = [self.masked.get(i, FREE) for i in range(len(self.tokens))]
         if not self.alternatives:
             return [Emission(t, p, (), "", *held) for (t, p), held in zip(drawn, beside)]

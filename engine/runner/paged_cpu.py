@@ -20,7 +20,7 @@ from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
-from engine.runner.runner import Computed, Inputs, Runner
+from engine.runner.runner import Computed, Inputs, Runner, single
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -132,7 +132,7 @@ class PagedRunner(Runner):
         width, size = min(width, self._blocks), self.block_size
         rows = rows_to_record(self._slots * self._sampled, card.vocabulary, self.model.dtype)
         tokens = rows if self.mixed_off else max(rows, min(MOST_TOKENS, self._budget, width * size))
-        inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size)
+        inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size, self._room(tokens))
         caches = self.k_caches, self.v_caches
 
         def forward(count: int, kept: int) -> Tensor:
@@ -140,11 +140,13 @@ class PagedRunner(Runner):
             seen = native.NativeDecode(count, seen.tables, seen.starts, seen.lengths)
             batch = CpuBatch(*caches, seen, [], inputs.blocks[:count], inputs.offsets[:count], True)
             ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
+            self._arrives(inputs, count)
             return self._logits(ids, positions, inputs.kept[:kept], batch, None)
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree)
+                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree, self._hands_on)
+            self.overlaps = self.model.group is None  # other ranks would wait for what this one does beside
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
@@ -155,6 +157,17 @@ class PagedRunner(Runner):
         except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
             self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
 
+    # Of a stage of a pipeline, which does not begin with tokens, or not end with logits.
+
+    _hands_on = False
+
+    def _room(self, tokens: int) -> Tensor | None:
+        """For what other stages computed of so many tokens."""
+        return None
+
+    def _arrives(self, inputs: StepInputs, count: int) -> None:
+        """The forward that follows begins with the first of that."""
+
     def _agree(self, value: float) -> float:
         """What is decided by it is decided alike on all ranks."""
         group = self.model.group
@@ -164,7 +177,7 @@ class PagedRunner(Runner):
         self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
-        if not plan.scored and self._replays(rows, sum(row.samples for row in sampling)):
+        if not plan.scored and self._replays(rows, sum([row.samples for row in sampling])):
             return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
@@ -188,7 +201,7 @@ class PagedRunner(Runner):
         if recorded is None or sampling > recorded.rows:
             return False
         longest = LONG_CONTEXT if recorded.prompts else 0
-        return all(row.first + row.count <= longest or row.kind is Kind.DECODE for row in rows)
+        return False not in [row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows]
 
     def choose(self, rows: Sequence[Row]) -> Results | None:
         """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
@@ -203,30 +216,28 @@ class PagedRunner(Runner):
 
     def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
         runs, tokens = self._lay_out(rows)
-        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens)
+        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens, overlaps=True)
 
     def _lay_out(self, rows: Sequence[Row]) -> tuple[Runs, int]:
         """The runs of a step to be replayed, and how many tokens it has."""
+        firsts, counts = [row.first for row in rows], [row.count for row in rows]
+        tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         last_token = self._last_token.numpy()
-        ids: list[int] = []
-        kept: list[int] = []
+        if counts.count(1) == len(rows) and single(rows):
+            ids = [int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first] for row in rows]
+            return self._inputs.fill(ids, firsts, counts, tables, slots, range(len(rows))), len(ids)
+        ids, kept = list[int](), list[int]()
         for row in rows:
-            if row.count == 1 == row.samples:
-                kept.append(len(ids))
-                ids.append(int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first])
-                continue
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
             kept += range(len(ids) - row.samples, len(ids))
-        firsts, counts = [row.first for row in rows], [row.count for row in rows]
-        tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)
 
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded
         assert recorded is not None
-        logits = recorded(runs)
+        logits = recorded(runs, self._meanwhile)
         if timer is not None:
             timer.seconds += recorded.attention
         return Computed(logits, recorded.greedy)

@@ -42,13 +42,17 @@ def shared(tokens: int, slots: int) -> list[int]:
 class StepInputs:
     """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
     int64; int32 `blocks` and `offsets`, where each token's K and V go, and the `seen` blocks of each token's slot, of
-    which there are up to `width`; and `kept` int64, the places of the tokens whose logits are wanted."""
+    which there are up to `width`; and `kept` int64, the places of the tokens whose logits are wanted. Of a stage but
+    the first also `hidden` `[tokens, hidden]`; `arrived` is then what the stage before handed on of all the step."""
 
-    def __init__(self, tokens: int, rows: int, slots: int, width: int, block_size: int) -> None:
+    def __init__(
+        self, tokens: int, rows: int, slots: int, width: int, block_size: int, hidden: Tensor | None = None
+    ) -> None:
         self.tokens, self.rows, self.slots, self.block_size = tokens, rows, slots, block_size
         self.ids, self.positions = torch.zeros(2, tokens, dtype=torch.long)
         self.blocks, self.offsets, starts, lengths = torch.zeros(4, tokens, dtype=torch.int32)
-        self.kept = torch.arange(rows)
+        self.kept, self.hidden = torch.arange(rows), hidden
+        self.arrived: Tensor | None = None
         tables = torch.zeros(slots, width, dtype=torch.int32)
         self.seen = NativeDecode(tokens, tables, starts, lengths)
         self._tables, self._kept = tables.numpy(), self.kept.numpy()
@@ -59,7 +63,7 @@ class StepInputs:
     def all(self) -> list[Tensor]:
         seen = self.seen
         inputs = [self.ids, self.positions, self.blocks, self.offsets, seen.tables, seen.starts, seen.lengths]
-        return [*inputs, self.kept]
+        return [*inputs, self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def fill(
         self,
@@ -94,6 +98,8 @@ class StepInputs:
             self._kept[: len(here)] = here
             for there, these in zip(self._places, values, strict=True):
                 there[: end - begin] = these[begin:end]
+            if self.hidden is not None and self.arrived is not None:
+                self.hidden[: end - begin] = self.arrived[begin:end]
             yield end - begin, len(here)
 
 
@@ -103,7 +109,8 @@ class RecordedSteps:
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
     are replayed, run by run, and not decode rows alone. Of the last step, `attention` are the seconds that it took,
     `chosen` the likeliest tokens and their log-probabilities, overwritten by the next. `report` hears how much of it is
-    done, of how much, and may raise. `agree` makes one number of what each rank of a split model has measured. Raises
+    done, of how much, and may raise. `agree` makes one number of what each rank of a split model has measured. Where a
+    stage `hands_on`, `forward` gives what it does `[tokens, hidden]`, of all tokens, in the place of logits. Raises
     Unrecordable."""
 
     def __init__(
@@ -113,8 +120,10 @@ class RecordedSteps:
         blocks: int,
         report: Callable[[int, int], None],
         agree: Callable[[float], float] = float,
+        hands_on: bool = False,
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
+        self._hands_on = hands_on
         self.attention, self.chosen = 0.0, list[Tensor]()
         proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
         report(0, 1 + len(proofs))
@@ -129,15 +138,15 @@ class RecordedSteps:
         self._rehearse(proofs[-1], blocks)
 
         def step() -> tuple[Tensor, ...]:
-            logits = forward(tokens, rows)
-            return logits, *greedy(logits)
+            told = forward(tokens, rows)
+            return (told,) if hands_on else (told, *greedy(told))
 
-        self._program = Program(step, inputs.all, tokens, inputs.kept)
+        self._program = Program(step, inputs.all, tokens, None if hands_on else inputs.kept)
         for done, counts in enumerate(proofs, 1):
             report(done, 1 + len(proofs))
             count, kept = self._rehearse(counts, blocks)
             expected = forward(count, kept)
-            difference = (self._program(count, kept)[0].float() - expected.float()).abs().max()
+            difference = (self._run(count, kept)[0].float() - expected.float()).abs().max()
             off = agree(float(difference / expected.float().abs().max().clamp_min(1e-6)))
             if not off <= TOLERANCE[expected.dtype]:
                 raise Unrecordable(f"replayed over {count} tokens, its logits are off by {off:.2g}")
@@ -164,16 +173,21 @@ class RecordedSteps:
         """Of the memory that it computes in."""
         return self._program.bytes
 
-    def __call__(self, runs: Runs) -> Tensor:
-        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, overwritten by the next step."""
+    def __call__(self, runs: Runs, meanwhile: Callable[[], None] | None = None) -> Tensor:
+        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it;
+        overwritten by the next step. `meanwhile` is called by this thread while the others begin."""
         self.attention, told = 0.0, list[list[Tensor]]()
         for count, kept in runs:
             if told:  # the next run overwrites them
                 told[-1] = [x.clone() for x in told[-1]]
-            told.append(self._program(count, kept))
+            told.append(self._run(count, kept, meanwhile))
+            meanwhile = None
             self.attention += self._program.attention
         logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
+
+    def _run(self, count: int, kept: int, meanwhile: Callable[[], None] | None = None) -> list[Tensor]:
+        return self._program(count, None if self._hands_on else kept, meanwhile)
 
     def greedy(self) -> tuple[Tensor, Tensor]:
         """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""

@@ -33,7 +33,7 @@ class Inputs:
     """A step laid out: `compute` does what there is to compute for the `sampling` rows, in their order.
 
     `slots` and `drawn_at` int32 `[tokens drawn]` are their rows' slots and their positions, where the device has them
-    already. `graph` is the size of the graph that `compute` replays.
+    already. `graph` is the size of the graph that `compute` replays. `overlaps`: it calls the runner's `meanwhile`.
     """
 
     sampling: list[Row]
@@ -41,6 +41,7 @@ class Inputs:
     slots: Tensor | None = None
     drawn_at: Tensor | None = None
     graph: int = 0
+    overlaps: bool = False
 
 
 class Computed(NamedTuple):
@@ -57,6 +58,10 @@ class Computed(NamedTuple):
     drawn: Tensor | None = None
 
 
+def nothing() -> None:
+    """For a step beside which there is nothing to do."""
+
+
 class Runner(ABC):
     """One model and its KV cache. A sampled token is also kept on the device by slot, so that the next step can be
     launched before it is read.
@@ -65,7 +70,8 @@ class Runner(ABC):
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
     `recorded_bytes`: what such a program computes in. `host_blocks`: where preempted requests' blocks are copied to.
-    `populating`: the thread that takes the cache's memory from the system, on a CPU.
+    `populating`: the thread that takes the cache's memory from the system, on a CPU. `overlaps`: it has something done
+    on the launching thread while other threads compute.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -77,6 +83,8 @@ class Runner(ABC):
         self.recorded_bytes = 0
         self.host_blocks: HostBlocks | None = None
         self.populating: Populating | None = None
+        self.overlaps = False
+        self._meanwhile: Callable[[], None] = nothing
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
@@ -121,9 +129,10 @@ class Runner(ABC):
     def _prepare(self, plan: StepPlan) -> Inputs:
         """Lays out the step's rows, and the cache for them."""
 
-    def launch(self, plan: StepPlan) -> LaunchedStep:
-        """Starts a step; returns before the device is done (on a CPU, when it is)."""
-        begun = Clock()
+    def launch(self, plan: StepPlan, meanwhile: Callable[[], None] = nothing) -> LaunchedStep:
+        """Starts a step; returns before the device is done (on a CPU, when it is). `meanwhile` is called while it
+        computes, or before; it must not raise."""
+        begun, self._meanwhile = Clock(), meanwhile
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
         ranks, group = self.model.ranks, self.model.group
         if ranks is None or group is None:
@@ -135,7 +144,7 @@ class Runner(ABC):
             self._launch(launched, on_gpu)
         except Exception as error:
             if group.within:  # where the others are in it, nobody can say
-                raise ranks.lost(error) from error
+                raise ranks.leave(error) from error
             raise
         launched.times = ranks.times
         return launched
@@ -154,6 +163,8 @@ class Runner(ABC):
                 previous = self._sampler.adjust.previous(branches, self._last_token)
                 masks = masks_of(branches, self.model.card.vocabulary)  # found meanwhile
             timer = None if on_gpu else Timer()
+            if not inputs.overlaps:
+                self._meanwhile()
             prepared = Clock()
             try:
                 computed = inputs.compute(timer)
@@ -165,7 +176,7 @@ class Runner(ABC):
                 if masks is not None:
                     masks.leave()
                 raise
-            forwarded = Clock()
+            forwarded, self._meanwhile = Clock(), nothing
             if self.model.group is not None:
                 self.model.group.end()
             if timer is not None:
@@ -244,16 +255,21 @@ class Runner(ABC):
         return to_device(values, self._device, dtype)
 
 
+def single(rows: Sequence[Row]) -> bool:
+    """Whether each draws one token."""
+    return [row.samples for row in rows].count(1) == len(rows)
+
+
 def drawn_rows(sampling: Sequence[Row]) -> Sequence[Row]:
     """The row of each token that is drawn: rows whose drafts are verified come several times."""
-    if all(row.samples == 1 for row in sampling):
+    if single(sampling):
         return sampling
     return [row for row in sampling for _ in range(row.samples)]
 
 
 def positions_drawn(sampling: Sequence[Row]) -> list[int]:
     """The position of each."""
-    if all(row.samples == 1 for row in sampling):
+    if single(sampling):
         return [row.first + row.count for row in sampling]
     return [at for row in sampling for at in row.drawn_at]
 

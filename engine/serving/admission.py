@@ -17,9 +17,8 @@ class Admission:
         self.open = 0
         self._of: Counter[str] = Counter()
 
-    @contextmanager
-    def enter(self, caller: str, samples: int = 1) -> Iterator[None]:
-        """Raises ApiError: 429 where they must come later, 400 where they never could."""
+    def take(self, caller: str, samples: int) -> None:
+        """Places for so many. Raises ApiError: 429 where they must come later, 400 where they never could."""
         for limit, used, whose in ((self.most, self.open, "the server"), (self.per_key, self._of[caller], "a key")):
             if limit is None:
                 continue
@@ -30,10 +29,18 @@ class Admission:
                 raise ApiError(429, said, None, "rate_limit_exceeded", RETRY_AFTER)
         self.open += samples
         self._of[caller] += samples
+
+    def give_back(self, caller: str, samples: int) -> None:
+        self.open -= samples
+        self._of[caller] -= samples
+        if not self._of[caller]:
+            del self._of[caller]
+
+    @contextmanager
+    def enter(self, caller: str) -> Iterator[None]:
+        """A place for what is no request, and is asked of the engine too."""
+        self.take(caller, 1)
         try:
             yield
         finally:
-            self.open -= samples
-            self._of[caller] -= samples
-            if not self._of[caller]:
-                del self._of[caller]
+            self.give_back(caller, 1)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from engine.serving.answers import Form, TokensTold
 from engine.serving.answers.form import Json, usage
 from engine.serving.asked import Sampled, read
 from engine.serving.delivery import News, Reader
-from engine.serving.errors import ApiError
+from engine.serving.errors import ApiError, engine_failed
 from engine.serving.exchange import Exchange
 from engine.serving.exchange.exchange import LONGEST_HEADER
 from engine.serving.service import Service
@@ -48,7 +47,7 @@ class Answering:
         with contextlib.suppress(ClientDisconnect):
             body = await body_of(Request(scope, receive))
             form = self._form(self._service.model)
-            with self._service.outlet.open(_exchange(form, scope, len(body))) as exchange:
+            with self._service.open(_exchange(form, scope, len(body))) as exchange:
                 await self._answer(read(self._asked, body), form, exchange, scope, receive, send)
 
     async def _answer(
@@ -58,22 +57,20 @@ class Answering:
         exchange.streamed = bool(asked.stream)
         service.check_model(asked.model)
         exchange.prompts = asked.prompts
-        exchange.params = params = asked.params(service.most_tokens)
-        with service.admission.enter(scope["caller"], len(asked.prompts) * params.n):
+        exchange.params = asked.params(service.most_tokens)
+        await service.submit([exchange])
+        with service.delivery.reading(exchange.streams) as reader:
             echoed = [await self._text(prompt) for prompt in asked.prompts] if asked.echoes else []
-            exchange.submitted = time.perf_counter()
-            exchange.streams = streams = await service.submit(asked.prompts, params, scope["caller"])
-            with service.delivery.reading(streams) as reader:
-                watch = asyncio.create_task(_watch(receive, reader))
-                try:
-                    answer = Answer(service, asked, form, reader, echoed)
-                    await (answer.stream(send) if asked.stream else answer.whole(scope, receive, send))
-                finally:
-                    watch.cancel()
-                if answer.failure is not None:
-                    exchange.refuse(answer.failure)
-                elif reader.left:
-                    exchange.leave()
+            watch = asyncio.create_task(_watch(receive, reader))
+            try:
+                answer = Answer(service, asked, form, reader, echoed)
+                await (answer.stream(send) if asked.stream else answer.whole(scope, receive, send))
+            finally:
+                watch.cancel()
+            if answer.failure is not None:
+                exchange.refuse(answer.failure)
+            elif reader.left:
+                exchange.leave()
 
     async def _text(self, prompt: Prompt) -> str:
         if isinstance(prompt, str):
@@ -84,7 +81,8 @@ class Answering:
 def _exchange(form: Form, scope: Scope, size: int) -> Exchange:
     headers = Headers(scope=scope)
     parent, state = (headers.get(name, "")[:LONGEST_HEADER] for name in ("traceparent", "tracestate"))
-    return Exchange(form.id, scope["path"], scope["caller"], form.model, size, parent, state)
+    caller: str = scope["caller"]
+    return Exchange(form.id, scope["path"], caller, form.model, size, caller, parent, state)
 
 
 async def _watch(receive: Receive, reader: Reader) -> None:
@@ -197,7 +195,7 @@ def _finish(ended: Ended) -> str:
     """Why a sample ended. Raises ApiError where that was no answer."""
     match ended.reason:
         case FinishReason.ERROR:
-            raise ApiError(500, f"the engine failed: {ended.error}", None, "engine_error")
+            raise engine_failed(ended)
         case FinishReason.CANCELLED:
             raise ApiError(503, "the request was stopped by the server", None, "unavailable", 1)
         case reason:

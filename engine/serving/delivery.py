@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.core.stream import Delta, Stream
@@ -77,11 +77,15 @@ class Delivery:
 
     def __init__(self, trace: Trace) -> None:
         self._readers: set[Reader] = set()
+        self._followed: list[tuple[Stream, Callable[[], None]]] = []
+        self._ends = False  # some may be over since the last look
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked = False  # a wake is on its way
         trace.listen(self)
 
     def __call__(self, record: Record) -> None:
+        if isinstance(record, (Ended, Notice)):
+            self._ends = True
         if self._asked or self._loop is None or not isinstance(record, (Step, Ended, Notice)):
             return
         self._asked = True
@@ -92,6 +96,23 @@ class Delivery:
         self._asked = False  # before looking: what comes meanwhile wakes again
         for reader in self._readers:
             reader.look()
+        if self._ends:
+            self._ends = False
+            followed, self._followed = self._followed, []
+            for stream, over in followed:
+                if stream.done:
+                    over()
+                else:
+                    self._followed.append((stream, over))
+
+    def follow(self, stream: Stream, over: Callable[[], None]) -> None:
+        """`over` is called once it is, whether or not anybody reads it."""
+        self._loop = asyncio.get_running_loop()
+        self._followed.append((stream, over))
+        self._ends = True
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon(self._wake)  # it may be over already
 
     @contextlib.contextmanager
     def reading(self, streams: Sequence[Stream]) -> Iterator[Reader]:

@@ -5,6 +5,7 @@ import re
 from starlette.responses import JSONResponse, Response
 
 from engine.config.checks import InvalidInput
+from engine.trace.records import Ended
 
 _NAMED = re.compile(r"([a-z_]+)=")
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -30,6 +31,11 @@ class ApiError(Exception):
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(self.body, self.status, headers)
+
+
+def engine_failed(ended: Ended) -> ApiError:
+    """Of a request that ended with an error of the engine's."""
+    return ApiError(500, f"the engine failed: {ended.error}", None, "engine_error")
 
 
 def refused(error: InvalidInput) -> ApiError:

@@ -56,7 +56,7 @@ class Server:
         """Serves until it is told to stop, by `stop`, SIGTERM or Ctrl+C, or until the engine ends. Requests that run
         then end first."""
         service = Service(engine, model, self.settings, self._outlet)
-        hub = Hub(engine.trace, self._gates.control(), self.settings.share_text)
+        hub = Hub(service, self._gates.control())
         config = uvicorn.Config(
             make_app(service, self._gates, hub, self.settings),
             loop="uvloop",
@@ -80,6 +80,7 @@ class Server:
         try:
             self._uvicorn.run([self._socket])
         finally:
+            hub.requests.close()
             service.close()
             self.close()
 

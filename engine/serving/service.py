@@ -2,20 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import Prompt, SamplingParams, Submission
+from engine.config.specs import Submission
 from engine.core.face import EngineFace
 from engine.core.process import EngineDied
-from engine.core.stream import Stream
 from engine.serving.admission import Admission
 from engine.serving.delivery import Delivery
 from engine.serving.errors import ApiError, refused
-from engine.serving.exchange import Outlet
+from engine.serving.exchange import Exchange, Outlet
 from engine.serving.metrics import Observer
 from engine.serving.settings import ServingSettings
 from engine.serving.vocabulary import Vocabulary
@@ -60,11 +60,33 @@ class Service:
             said = f"the model {asked[:100]!r} is not served here; {self.model!r} is"
             raise ApiError(404, said, "model", "model_not_found")
 
-    async def submit(self, prompts: Sequence[Prompt], params: SamplingParams, caller: str) -> list[Stream]:
-        """Raises ApiError."""
-        now = time.perf_counter()
-        submissions = [Submission(prompt, params, now, caller) for prompt in prompts]
-        return await self.ask(partial(self.engine.submit_many, submissions))
+    @contextmanager
+    def open(self, exchange: Exchange) -> Iterator[Exchange]:
+        """It ends with the block: its places are given back, and the outlet is told of it."""
+        with self.outlet.open(exchange):
+            try:
+                yield exchange
+            finally:
+                self.admission.give_back(exchange.caller, exchange.places)
+
+    async def submit(self, exchanges: Sequence[Exchange], more: bool = False) -> None:
+        """The one way of requests to the engine, whoever sent them: all of these of one caller, whose prompts and
+        params are known, or, with ApiError, none. They have their streams and places then."""
+        now, caller = time.perf_counter(), exchanges[0].caller
+        submissions, counts = list[Submission](), list[int]()
+        for one in exchanges:
+            assert one.params is not None
+            one.submitted = one.submitted or now
+            submissions += [Submission(prompt, one.params, one.submitted, one.label) for prompt in one.prompts]
+            counts.append(len(one.prompts) * one.params.branches)
+        self.admission.take(caller, sum(counts))
+        try:
+            streams = iter(await self.ask(partial(self.engine.submit_many, submissions, more)))
+        except BaseException:
+            self.admission.give_back(caller, sum(counts))
+            raise
+        for one, places in zip(exchanges, counts, strict=True):
+            one.places, one.streams = places, [next(streams) for _ in one.prompts]
 
     async def ask(self, call: Callable[[], Found]) -> Found:
         """What the engine answers, without waiting for it on the event loop. Raises ApiError."""

@@ -18,6 +18,7 @@ from engine.trace.records import (
     Fate,
     FinishReason,
     Header,
+    Interconnect,
     Kind,
     Machine,
     MemoryBreakdown,

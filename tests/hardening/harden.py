@@ -2,9 +2,9 @@
 it: `make harden`, or `python -m tests.hardening.harden`.
 
 With a broken input, a defect is a traceback, a wait of over five seconds (more where models are loaded and panels
-drawn), growth of over 500 MB, a write or a process elsewhere, or the death of the reader. Kills and the soaks (an
-engine's, and a server's by requests) say themselves what they ask for. Each defect is printed with the number that
-makes it again.
+drawn), growth of over 500 MB, a write or a process elsewhere, or the death of the reader. Kills (of engines, writers
+and servers, and of a fleet's replicas) and the soaks (an engine's, and a server's by requests) say themselves what they
+ask for. Each defect is printed with the number that makes it again.
 """
 
 import argparse
@@ -21,12 +21,13 @@ from pathlib import Path
 
 from tests.hardening.found import Found
 from tests.hardening.kills import kill
+from tests.hardening.replicas import kill_replicas
 from tests.hardening.requests import ask
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
-START = 60.0  # seconds that a worker may take to begin
+START = 300.0  # seconds that a worker may take to begin, on a machine that does other things too
 SLICE = 0.5  # seconds of waiting that are counted at once
 SHARES = {
     "runs": 0.45,
@@ -37,6 +38,7 @@ SHARES = {
     "loads": 0.02,
     "views": 0.03,
     "kills": 0.004,
+    "replicas": 0.002,
     "soak": 0.6,
     "requests": 1.0,
 }
@@ -102,6 +104,8 @@ def tried(kind: str, count: int, seed: int, folder: Path, pool: ThreadPoolExecut
     """So many trials of a kind, or one alone."""
     if kind == "kills":
         return kill(count if number is None else 1, seed, folder, number or 0)
+    if kind == "replicas":
+        return kill_replicas(count if number is None else 1, seed, number or 0)
     if kind == "soak":
         return soak(count if number is None else 1, seed, number or 0)
     if kind == "requests":

@@ -60,8 +60,8 @@ def _server() -> tuple[Any, asyncio.Runner]:
     engine = Engine(ModelSpec("demo"), EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20), threads=1)
     settings = ServingSettings(queue=24)
     gates = Gates(settings)
-    hub = Hub(engine.trace, gates.control(), settings.share_text)
-    return make_app(Service(engine, "demo", settings), gates, hub, settings), asyncio.Runner()
+    service = Service(engine, "demo", settings)
+    return make_app(service, gates, Hub(service, gates.control()), settings), asyncio.Runner()
 
 
 def answer_body(path: Path) -> None:

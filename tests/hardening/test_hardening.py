@@ -57,7 +57,7 @@ def test_what_is_no_answer_is_counted_as_a_defect() -> None:
 
 
 def test_the_long_run_tries_every_kind() -> None:
-    assert set(SHARES) == {*TARGETS, "kills", "soak", "requests"}
+    assert set(SHARES) == {*TARGETS, "kills", "replicas", "soak", "requests"}
 
 
 def test_what_is_broken_can_be_broken_again() -> None:

@@ -78,7 +78,8 @@ class ChatComposer(QFrame):
         self.gauge = Gauge("chat_gauge", size=12)
         self.error = Note("chat_error", "error")
         self.choices = [
-            DropDown(f"chat_preset_{name.lower()}", said=tr("Preset of {name}", name=name)) for name in COLUMNS
+            DropDown(f"chat_preset_{name.lower()}", said=tr("Preset of {name}", name=name), most=220)
+            for name in COLUMNS
         ]
         self.beside = button("chat_beside", SIDE_BY_SIDE, role="quiet", tip=BESIDE, checkable=True)
         edit_presets = tr("Change, make and delete presets")

@@ -28,6 +28,7 @@ RATE = tr("useful tok/s")
 TIPS = (
     (RATE, tr("Σ output tokens / D, D from the first submit to the last token so far")),
     (tr("computed rows wasted"), tr("(held rows + rows whose every token was thrown away) / rows of all steps")),
+    (tr("drafts wasted"), tr("drafted tokens that were thrown away / drafted tokens")),
     (tr("first token p95"), tr("TTFT p95: 95th percentile of first token − submit, over requests")),
     (tr("KV waste"), MEASURES["kv.waste"].formula),
 )

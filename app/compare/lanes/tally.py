@@ -23,6 +23,7 @@ class Figures:
 
     rate: float | None = None
     wasted: float | None = None
+    thrown: float | None = None  # of the drafted tokens
     ttft: float | None = None
     waste: dict[str, float] | None = None
     finished: int = 0
@@ -40,7 +41,7 @@ class LaneTally:
         self._begun: float | None = None
         self._outside = False
         self._last = 0.0
-        self._tokens = self._rows = self._wasted = 0
+        self._tokens = self._rows = self._wasted = self._drafted = self._kept = 0
         self._ttft: dict[int, float] = {}
         self._shares = np.zeros(4)  # used and the three kinds of waste, times seconds
         self._weight = 0.0
@@ -82,6 +83,9 @@ class LaneTally:
         self._rows += step.rows
         for_nothing = (step.kind == Kind.HELD) | ((step.wasted >= step.count) & (step.count > 0))
         self._wasted += int(np.count_nonzero(for_nothing))
+        if len(step.drafted):
+            self._drafted += int(step.drafted.sum())
+            self._kept += int(step.accepted.sum())
         if len(step.token):
             self._tokens += len(step.token)
             self._last = step.ended
@@ -98,6 +102,7 @@ class LaneTally:
         return Figures(
             rate=self._tokens / spent if self._tokens and spent > 0 else None,
             wasted=self._wasted / self._rows if self._rows and not self._outside else None,
+            thrown=1 - self._kept / self._drafted if self._drafted else None,
             ttft=float(np.percentile(list(self._ttft.values()), 95)) if self._ttft else None,
             waste=waste,
             finished=self._ended[FinishReason.STOP] + self._ended[FinishReason.LENGTH],
@@ -120,12 +125,18 @@ def rate_words(rate: float | None) -> str:
 def wasted_words(figures: Figures) -> str:
     if figures.outside:
         return tr("wasted rows: unknown from outside")
+    if figures.thrown is not None:
+        return tr(
+            "{share} of rows and {thrown} of drafts wasted", share=_wasted(figures), thrown=percent(figures.thrown)
+        )
     return tr("{share} of computed rows wasted", share=_wasted(figures))
 
 
 def short_wasted_words(figures: Figures) -> str:
     if figures.outside:
         return tr("rows unknown")
+    if figures.thrown is not None:
+        return tr("{thrown} of drafts wasted", thrown=percent(figures.thrown))
     return tr("{share} wasted", share=_wasted(figures))
 
 

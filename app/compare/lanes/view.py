@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
 
 from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
+from app.compare.lanes.outside import outside_words
 from app.compare.lanes.stream_strip import StreamStrip
 from app.compare.lanes.tally import Figures, LaneTally
 from app.compare.race.lane_show import LaneShow, LaneState
@@ -19,6 +20,7 @@ from app.inside.on_demand import InsightPlace
 from app.inside.panel import InsightPanel
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.runs import Cell
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
 from app.language import tr
@@ -50,6 +52,7 @@ STATES = {
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
+LEAST_INSIDE = 250  # that one of a split model has which shows a panel that looks inside: its ranks have room
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
 
 
@@ -99,6 +102,8 @@ class LaneView(QFrame):
         self._notice = ""  # what the lane's trace told a person to know last
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
+        if show.lane.server is not None:
+            self.timeline.words_of = self._outside_words
         self._share(self.timeline)
         self.strip = StreamStrip()
         self.panel = LaneFigures(show.index)
@@ -208,6 +213,7 @@ class LaneView(QFrame):
                 place.built.connect(self._on_built)
                 self.body.addWidget(place)
             self.body.setCurrentWidget(place)
+        self._set_least()
         self._show_strip()
 
     def close_down(self) -> None:
@@ -267,6 +273,10 @@ class LaneView(QFrame):
         assert isinstance(step, Step)
         return step
 
+    def _outside_words(self, cell: Cell) -> str:
+        playback = self.lane.playback
+        return outside_words(cell, playback.requests, playback.origin or 0.0)
+
     def _on_rewound(self) -> None:
         self.tally = LaneTally()
         self.strip.clear(self.lane.playback.requests)
@@ -314,10 +324,15 @@ class LaneView(QFrame):
     def _on_theme(self) -> None:
         """On a stage, as many lanes as there are, and nothing below the fold."""
         stage = theme.presenting()
-        self.setMinimumHeight(theme.px(STAGE_LEAST if stage else LEAST))
+        self._set_least()
         self._grid.setContentsMargins(16, 4 if stage else 10, 16, 4 if stage else 10)
         self._grid.setVerticalSpacing(2 if stage else 8)
         self._say_what()
+
+    def _set_least(self) -> None:
+        spec, plain = self.lane.lane.spec, self.body.currentWidget() in (self.timeline, self.unknown)
+        least = LEAST if plain or spec.parallel.ranks == 1 else LEAST_INSIDE
+        self.setMinimumHeight(theme.px(STAGE_LEAST if theme.presenting() else least))
 
     def _show_strip(self) -> None:
         tall = self.height() >= theme.px(STRIP_FROM) and self.body.currentWidget() is self.timeline

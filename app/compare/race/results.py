@@ -23,6 +23,7 @@ FEW = """
 """.split()
 LINE = 22
 LONGEST_NAME = 132  # pixels of the design that a lane's name may take; more is elided
+LEAST, BESIDE = 320, 600  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
 
 
 class ResultModel(ColumnModel[MeasureRow]):
@@ -96,6 +97,7 @@ class ResultTable(QFrame):
         super().__init__()
         named(self, "result_panel", "panel")
         self._report: Report | None = None
+        self._most, self.wanted = theme.px(BESIDE), 0  # pixels that it may take, and would to show every column whole
         self.model = ResultModel()
         self.table = TableView("result_table", tr("Result"), self.model, ResultCells(self.model), LINE)
         self.table.setSelectionMode(TableView.SelectionMode.NoSelection)
@@ -121,6 +123,12 @@ class ResultTable(QFrame):
     @property
     def comparison(self) -> Comparison | None:
         return self._report.comparison if self._report is not None else None
+
+    def give(self, most: int) -> None:
+        """It may be so many pixels wide."""
+        if most != self._most:
+            self._most = most
+            self._stretch()
 
     def set_report(self, report: Report | None) -> None:
         self._report = report
@@ -149,8 +157,8 @@ class ResultTable(QFrame):
         for i, width in enumerate(widths):
             self.table.setColumnWidth(i, width)
         bar = self.table.verticalScrollBar().sizeHint().width()
-        wanted = sum(widths) + bar + 2 * theme.px(12) + 2
-        fixed = min(max(wanted, theme.px(320)), theme.px(600))
+        wanted = self.wanted = sum(widths) + bar + 2 * theme.px(12) + 2
+        fixed = min(max(wanted, theme.px(LEAST)), max(self._most, theme.px(LEAST)))
         if fixed != self.width():
             self.setFixedWidth(fixed)
             self.widened.emit()

@@ -17,6 +17,7 @@ from app import storage
 from app.compare.choice import RaceChoice
 from app.compare.race.lane_show import LaneShow, LaneState
 from app.compare.race.report import Report
+from app.compare.words import disturbance_words
 from app.language import tr
 from app.playback.player import span_of
 from app.session.lessee import Lessee, Phase
@@ -228,7 +229,7 @@ class RaceSession(Lessee):
     def _finish(self, result: RaceResult) -> None:
         self.result, self._live_lane = result, None
         for lane in self.lanes:
-            lane.disturbance = result.disturbance(lane.index)
+            lane.disturbance = disturbance_words(result, lane.index)
             if lane.state is LaneState.RUNNING:
                 lane.span = span_of(lane.playback.trace)
             if lane.state in (LaneState.RUNNING, *UNDER_WAY):

@@ -32,7 +32,7 @@ from app.inside.panel import InsightPanel
 from app.language import tr, trn
 from app.playback.scope import Scope
 from app.ui import theme
-from app.ui.painted import Painted
+from app.ui.painted import EmptyWords, Painted
 from app.ui.tables.facts import Facts
 from engine.trace import Record
 
@@ -49,8 +49,7 @@ class KvPicture(Painted):
         super().__init__("kv_picture")
         self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
         self.host = HostStrip()
-        self.nothing = _wrapped("kv_empty", "secondary")
-        self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.nothing = EmptyWords("kv_empty")
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._said = self._short = ""
@@ -168,7 +167,7 @@ class KvMap(InsightPanel):
         state = self._state = self.state()
         view, header = self.view, self.history.header
         if state is None or header is None or header.config.mode == "recompute":
-            view.nothing.setText(EMPTY if state is None else NO_CACHE)
+            view.nothing.say(EMPTY if state is None else NO_CACHE)
             view.maps.setCurrentWidget(view.nothing)
             self.summary.say("" if state is None else tr("no KV cache"))
             view.legend.hide()

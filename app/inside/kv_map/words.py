@@ -73,16 +73,15 @@ def share_words(part: float, whole: float) -> str:
 
 
 def kinds_words(kinds: Kinds, external: int, total: int) -> str:
-    """The pool's tokens by kind, as shares of it. `external` depends on the queue: the step's record has it."""
-    used, reserved, never = (share_words(part, total) for part in (kinds.used, kinds.reserved, kinds.internal))
-    free = share_words(total - kinds.used - kinds.reserved - kinds.internal, total)
-    last = tr("free {share}, too little for the next in the queue", share=free)
+    """The pool's tokens by kind, as the strips tell theirs; what share is wasted is the lane's or the memory panel's to
+    say. `external` depends on the queue: the step's record has it."""
+    free = total - kinds.used - kinds.reserved - kinds.internal
     return " · ".join(
         (
-            tr("used {share}", share=used),
-            tr("reserved {share}", share=reserved),
-            tr("never used {share}", share=never),
-            last if external else tr("free {share}", share=free),
+            trn("{count:,} token used", "{count:,} tokens used", kinds.used),
+            tr("{n:,} reserved", n=kinds.reserved),
+            tr("{n:,} never used", n=kinds.internal),
+            tr("{n:,} free, too little for the next in the queue", n=free) if external else tr("{n:,} free", n=free),
         )
     )
 

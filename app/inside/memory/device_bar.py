@@ -1,4 +1,5 @@
-"""The device's memory as a bar: the whole, and below it what this process takes, enlarged."""
+"""The device's memory as a bar: the whole, below it what this process takes, enlarged, and how the ranks of a split
+model share it."""
 
 import math
 
@@ -11,13 +12,14 @@ from app.inside.memory.series import KINDS, Moment
 from app.language import tr
 from app.plot import patterns
 from app.plot.inked import inked
-from app.session.device_memory import DeviceBill, about, title_of
+from app.session.device_memory import DeviceBill, RankBill, about, title_of
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
-from app.words import bytes_words
+from app.words import bytes_words, rank_title
 
 GAP = 12
+MOST = 8  # ranks that have a line
 
 
 class DeviceBar(Painted):
@@ -53,7 +55,12 @@ class DeviceBar(Painted):
 
     def height_of(self, lines: int) -> int:
         bars = self._high + (theme.px(13) if self._whole else 0)
-        return bars + (theme.px(4) + lines * self.pitch if lines else 0)
+        return bars + (theme.px(4) + (lines + len(self._ranks)) * self.pitch if lines else 0)
+
+    @property
+    def _ranks(self) -> tuple[RankBill, ...]:
+        """Those that have a line."""
+        return self.bill.ranks[:MOST] if self.bill is not None else ()
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(280), self.height_of(2))
@@ -63,6 +70,7 @@ class DeviceBar(Painted):
         if said != self._said:
             self._said, self.bill, self._moment = said, bill, moment
             counts = ", ".join(f"{item.title} {bytes_words(item.count)}" for item in bill.items) if bill else ""
+            counts += "".join(f". {rank_title(i)}: {rank.words}" for i, rank in enumerate(self._ranks))
             self.setAccessibleDescription(counts + (f". {bill.source}" if bill is not None else ""))
             self.update()
 
@@ -118,6 +126,7 @@ class DeviceBar(Painted):
                 painter.drawPolygon(QPolygonF(lens))
         self._own(painter, QRectF(0, y, width, self._high))
         y += self._high + px(4)
+        y = self._paint_ranks(painter, y)
         lines = self._flow(self.width())
         if y + len(lines) * self.pitch > self.height() + 1:
             lines = self._flow(self.width(), brief=True)
@@ -148,6 +157,31 @@ class DeviceBar(Painted):
             self._part(painter, part, "free" if pool else item.kind, self._tip(item.name, item.count))
             if pool and self._moment is not None and self._moment.pool:
                 fill_kinds(painter, part, self._moment, KINDS, self._moment.pool, 1.0)
+
+    def _paint_ranks(self, painter: QPainter, y: float) -> float:
+        """A line of each, to one scale, where all have room; returns where they end."""
+        ranks, px, face, ink = self._ranks, theme.px, self.face, theme.current().secondary
+        if not ranks or y + len(ranks) * self.pitch > self.height() + 1:
+            return y
+        titles = [rank_title(number) for number in range(len(ranks))]
+        left = max(map(face.width, titles)) + px(8)
+        right = max(face.width(rank.words) for rank in ranks) + px(8)
+        room = self.width() - left - right
+        if room < px(40):  # the words are in the tips then
+            right, room = 0.0, self.width() - left
+        most = max(1, *(rank.own for rank in ranks))
+        for title, rank in zip(titles, ranks):
+            face.say(painter, 0, y + face.ascent, title, ink)
+            tip, x = f"{title}: {rank.words}", left
+            for kind, count in (("weights", rank.weights), ("used", rank.kv_pool)):
+                wide = count / most * room
+                box = QRectF(x, round(y + px(2)), max(1.0, wide - px(1)), self.pitch - px(4))
+                self._part(painter, box, kind, tip)
+                x += wide
+            if right:
+                face.say(painter, self.width(), y + face.ascent, rank.words, ink, before=1)
+            y += self.pitch
+        return y
 
     def _part(self, painter: QPainter, box: QRectF, kind: str, tip: str) -> None:
         if kind == "own":

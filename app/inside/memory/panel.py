@@ -13,7 +13,7 @@ from app.inside.memory.device_bar import DeviceBar
 from app.inside.memory.figures import WIDTH, MemoryLedger
 from app.inside.memory.history import MemoryHistory
 from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
-from app.inside.panel import InsightPanel, tool_button
+from app.inside.panel import COMING, InsightPanel, tool_button
 from app.language import tr
 from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
@@ -187,7 +187,9 @@ class MemoryBill(InsightPanel):
         moment, header = self.moment(), series.header
         cursor = None if scope.following else scope.moment
         compared = "to_limit" if series.paged else "paged"
-        message = EMPTY if not series.count else NO_CACHE if not series.keeps else ""
+        message = "" if series.keeps else NO_CACHE
+        if not series.count:
+            message = COMING if scope.begun else EMPTY
         span = self.span()
         self.area.show_series(series, span, scope.origin, self.last, "" if message else compared, message)
         self.area.point_at(cursor, self._pointed)

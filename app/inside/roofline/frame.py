@@ -9,6 +9,7 @@ from PySide6.QtCore import QRectF
 from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Point, RooflinePoints
 from engine.trace import Array
 
+FAR = 1.0  # decades above all else within which the limit of an exchange is drawn to its scale
 TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 
 
@@ -50,5 +51,8 @@ def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame
         ridge = math.log10(roof.operations / roof.bandwidth_at(size))
         across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
         up[1] = max(up[1], math.log10(roof.operations))
+    if point is not None and point.ceiling:
+        ceiling = math.log10(point.ceiling)
+        up = [min(up[0], ceiling), max(up[1], ceiling if ceiling < up[1] + FAR else up[1])]
     left, right = (math.floor(across[0] * 4 - 0.4) / 4, math.ceil(across[1] * 4 + 0.4) / 4)
     return Frame(area, left, right, math.floor(up[0] * 4 - 0.6) / 4, math.ceil(up[1] * 4 + 1.2) / 4)

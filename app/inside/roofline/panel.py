@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.inside.panel import InsightPanel
-from app.inside.roofline.plot import RooflinePlot
+from app.inside.panel import COMING, InsightPanel
+from app.inside.roofline.plot import EMPTY, RooflinePlot
 from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import KIND_TITLES, bound_words, summary
 from app.language import tr
@@ -15,7 +15,7 @@ ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (
     *(tr("step"), tr("time s"), tr("kind"), tr("rows"), tr("tokens"), tr("bytes"), tr("operations")),
     *(tr("operations per byte"), tr("seconds"), tr("operations a second"), tr("roof"), tr("of the roof %")),
-    *(tr("outside the forward %"), tr("binds")),
+    *(tr("outside the forward %"), tr("binds"), tr("bytes a rank sends"), tr("exchange allows, operations a second")),
 )
 
 
@@ -43,7 +43,8 @@ class Roofline(InsightPanel):
 
     def draw(self) -> None:
         place = self._place()
-        self.plot.show_points(self.points, place, self.scope.origin)
+        empty = COMING if self.scope.begun else EMPTY
+        self.plot.show_points(self.points, place, self.scope.origin, empty)
         words = summary(self.points.point(place)) if place >= 0 else ""
         self.summary.say(f"~ {words}" if words and self.points.estimated else words)
 
@@ -63,7 +64,8 @@ class Roofline(InsightPanel):
         kind = KIND_TITLES[p.kind]
         counted = (p.step, p.ended - self.scope.origin, kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
         roof = (p.limit, 100 * p.share) if p.limit else (None, None)
-        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p))
+        exchange = (p.sent, p.ceiling) if p.ceiling else (None, None)
+        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p), *exchange)
 
     def row_chosen(self, row: int) -> None:
         self.scope.seek(float(self.points.ended[self._listed()[row]]))

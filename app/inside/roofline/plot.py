@@ -5,6 +5,7 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
 
 from app.inside.chart import Chart
+from app.inside.roofline.exchange import draw_exchange, exchange_words
 from app.inside.roofline.frame import Frame, frame_of
 from app.inside.roofline.points import (
     DECODE,
@@ -50,18 +51,22 @@ class RooflinePlot(Chart):
         self.setMouseTracking(True)
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
+        self.empty_text = EMPTY
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
+        self._exchange = QRectF()  # where the limit of the ranks' exchange is
 
-    def show_points(self, points: RooflinePoints, place: int, origin: float) -> None:
-        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero."""
+    def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
+        """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
+        `empty` is said where there is none at all."""
+        self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered = None, -1
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
         self.points, self.place, self.origin = points, place, origin
         point = self.point
-        self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else EMPTY)
+        self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else empty)
         self.update()
 
     @property
@@ -73,7 +78,7 @@ class RooflinePlot(Chart):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         px = theme.px
         if not len(self.points):
-            self.say_empty(painter, EMPTY)
+            self.say_empty(painter, self.empty_text)
             return
         top = self._words(painter) + self.tiny.height + px(4)
         gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)
@@ -87,6 +92,9 @@ class RooflinePlot(Chart):
         self._recent(painter, frame)
         painter.restore()
         self._roof(painter, frame)
+        point = self.point
+        exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
+        self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
 
@@ -288,5 +296,9 @@ class RooflinePlot(Chart):
 
     def tip(self, at: QPointF) -> str:
         """The step of a point that is near, else what the picture means."""
-        place = self.nearest(at.x(), at.y())
-        return point_words(self.points.point(place), self.origin) if place >= 0 else FORMULAS
+        place, point, header = self.nearest(at.x(), at.y()), self.point, self.points.header
+        if place >= 0:
+            return point_words(self.points.point(place), self.origin)
+        if point is not None and self._exchange.contains(at) and header is not None and header.interconnect is not None:
+            return exchange_words(point, header.interconnect.way)
+        return FORMULAS

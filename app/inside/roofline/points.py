@@ -2,7 +2,8 @@
 
 The roof is that of Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model": what can
 be reached is min(rate of matrix products, operations per byte x bandwidth). The bandwidth is the one measured at the
-step's own working set, its bytes.
+step's own working set, its bytes. A model that is split over ranks has a third limit: what they exchange in the step,
+at the rate that was measured between them.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ class Bound(StrEnum):
 
     MEMORY = "memory"
     COMPUTE = "compute"
+    COMMUNICATION = "communication"
     OUTSIDE = "outside the model"
     OVERHEAD = "overhead"
     UNKNOWN = "unknown"
@@ -36,7 +38,9 @@ class Bound(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Point:
     """One step. `seconds` are those its rate is reckoned with; `bandwidth` and `rate` (operations a second) are the
-    roof's, 0 where none was measured."""
+    roof's, 0 where none was measured. `sent`: bytes that a rank of a split model sends, in messages of `message` bytes,
+    which the ranks exchange at `exchange` bytes a second; 0 where nothing is sent or nobody measured. `waiting`: the
+    share of their time in which they wait for each other."""
 
     step: int
     started: float
@@ -49,6 +53,10 @@ class Point:
     seconds: float
     bandwidth: float
     rate: float
+    sent: float = 0.0
+    message: float = 0.0
+    exchange: float = 0.0
+    waiting: float = 0.0
 
     @property
     def intensity(self) -> float:
@@ -61,9 +69,15 @@ class Point:
         return self.operations / self.seconds
 
     @property
+    def ceiling(self) -> float:
+        """Operations a second that the ranks' exchange allows, were all else done meanwhile; 0: no such limit."""
+        return self.operations * self.exchange / self.sent if self.sent else 0.0
+
+    @property
     def limit(self) -> float:
         """Operations a second that the roof allows; 0 where none was measured."""
-        return min(self.rate, self.intensity * self.bandwidth)
+        roof = min(self.rate, self.intensity * self.bandwidth)
+        return min(roof, self.ceiling) if self.ceiling else roof
 
     @property
     def share(self) -> float:
@@ -83,7 +97,17 @@ class Point:
             return Bound.OUTSIDE
         if self.achieved < FAR * self.limit:
             return Bound.OVERHEAD
+        if self.limit == self.ceiling:
+            return Bound.COMMUNICATION
         return Bound.COMPUTE if self.limit == self.rate else Bound.MEMORY
+
+
+def _waiting(step: Step) -> float:
+    """The share of their time that ranks waited for each other."""
+    if not len(step.rank_waiting):
+        return 0.0
+    spent = float(step.rank_computing.sum() + step.rank_communicating.sum() + step.rank_waiting.sum())
+    return float(step.rank_waiting.sum()) / max(spent, 1e-12)
 
 
 class RooflinePoints(Columns):
@@ -96,6 +120,7 @@ class RooflinePoints(Columns):
     step, started, ended = Numbers(np.int64), Numbers(np.float64), Numbers(np.float64)
     kind, tokens, rows = Numbers(np.uint8), Numbers(np.int32), Numbers(np.int32)
     bytes, operations, seconds = Numbers(np.float64), Numbers(np.float64), Numbers(np.float64)
+    sent, waiting = Numbers(np.float64), Numbers(np.float32)
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +165,9 @@ class RooflinePoints(Columns):
             prefills = int(np.count_nonzero(step.kind == Kind.PREFILL))
             kind = PREFILL if prefills == step.rows else MIXED if prefills else DECODE
             rows = step.rows
-            self.append(step.step, step.started, step.ended, kind, tokens, rows, size, operations, seconds)
+            sent = float(step.rank_bytes.max(initial=0))
+            counted = kind, tokens, rows, size, operations, seconds
+            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step))
         x, y = self.places(first, len(self))
         cells = [
             np.clip(((np.log10(v) - low) * FINENESS).astype(np.int64), 0, FINENESS * (high - low) - 1)
@@ -161,4 +188,19 @@ class RooflinePoints(Columns):
         """Raises IndexError where there is none."""
         row, roof = self.numbers_at(place), self.roof
         bandwidth, rate = (0.0, 0.0) if roof is None else (roof.bandwidth_at(row["bytes"]), roof.operations)
-        return Point(kind=KINDS[row.pop("kind")], **row, bandwidth=bandwidth, rate=rate)
+        kind, message, exchange = KINDS[row.pop("kind")], 0.0, 0.0
+        between = self.header.interconnect if self.header is not None else None
+        if between is None:
+            row["sent"] = 0.0
+        elif row["sent"]:
+            message = row["sent"] / self._messages
+            exchange = between.rate_at(message)
+        return Point(kind=kind, **row, bandwidth=bandwidth, rate=rate, message=message, exchange=exchange)
+
+    @property
+    def _messages(self) -> int:
+        """Of a rank in a step: after attention and after the MLP of each layer, before both too where ranks share rows,
+        and what it has of the logits."""
+        if self.header is None:
+            return 1
+        return (4 if self.header.sequence_parallel else 2) * self.header.model.layers + 1

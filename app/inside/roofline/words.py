@@ -1,6 +1,6 @@
 """The bottleneck in words: which limit binds a step, how far from it the step is, and the formulas behind."""
 
-from app.inside.roofline.points import Bound, Point
+from app.inside.roofline.points import OUTSIDE, Bound, Point
 from app.language import tr, trn
 from app.words import bytes_words, duration
 
@@ -14,7 +14,11 @@ FORMULAS = tr(
     "Both were measured on this machine at load. Activations between layers are not counted."
 )
 
-_BINDS = {Bound.MEMORY: tr("memory-bound"), Bound.COMPUTE: tr("compute-bound")}
+_BINDS = {
+    Bound.MEMORY: tr("memory-bound"),
+    Bound.COMPUTE: tr("compute-bound"),
+    Bound.COMMUNICATION: tr("communication-bound"),
+}
 _NEITHER = {Bound.OUTSIDE: tr("outside the model"), Bound.OVERHEAD: tr("overhead"), Bound.UNKNOWN: tr("unknown")}
 KIND_TITLES = {"prefill": tr("prefill"), "decode": tr("decode"), "mixed": tr("mixed")}
 BEYOND = 1.05  # of the roof: the machine was busy when it was measured
@@ -48,6 +52,11 @@ def headline(point: Point) -> str:
             return tr("Memory-bound: each weight is read for {tokens}", tokens=tokens)
         case Bound.COMPUTE:
             return tr("Compute-bound: each weight is used for {tokens}", tokens=tokens)
+        case Bound.COMMUNICATION:
+            sent = bytes_words(point.sent)
+            return tr("Communication-bound: each rank sends {bytes} for {tokens}", bytes=sent, tokens=tokens)
+        case Bound.OUTSIDE | Bound.OVERHEAD if point.limit == point.ceiling:
+            return tr("Under the ranks' exchange: each weight is read for {tokens}", tokens=tokens)
         case Bound.OUTSIDE | Bound.OVERHEAD if point.limit == point.rate:
             return tr("On compute's side of the roof: each weight is read for {tokens}", tokens=tokens)
         case Bound.OUTSIDE | Bound.OVERHEAD:
@@ -70,6 +79,12 @@ def detail(point: Point) -> str:
                 outside=outside,
                 inside=inside,
             )
+        case Bound.OVERHEAD if point.waiting > OUTSIDE:
+            return tr(
+                "Neither limit binds here, at {share} of the roof: ranks wait for each other {waiting} of their time",
+                share=percent(point.share),
+                waiting=percent(point.waiting),
+            )
         case Bound.OVERHEAD:
             return tr(
                 "Neither limit binds here, at {share} of the roof: many small operations cost more than reading each "
@@ -84,6 +99,8 @@ def detail(point: Point) -> str:
 def _of_roof(point: Point) -> str:
     """How far from it the step is, and which of its parts that is."""
     share, flat = percent(point.share), point.limit == point.rate
+    if point.limit == point.ceiling:
+        return tr("{share} of what the exchange between ranks allows", share=share)
     if point.share > BEYOND and flat:
         return tr("{share} of the roof: more than the matrix products' rate that was measured at load", share=share)
     if point.share > BEYOND:

@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton
 
 from app.inside.look import Look
-from app.inside.panel import InsightPanel, tool_button
+from app.inside.panel import COMING, InsightPanel, tool_button
 from app.inside.step.facts import COLUMNS, REQUEST, step_facts
 from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
@@ -77,7 +77,7 @@ class StepInspector(InsightPanel):
             self._story = None
         elif self._story is None or (self._story.place, self._story.known) != (place, self._history.steps):
             self._story = StepStory(scope.step_at(place), self._history, place, scope.origin)
-        empty = "" if self._story is not None else BEFORE if scope.steps else NOTHING
+        empty = "" if self._story is not None else BEFORE if scope.steps else COMING if scope.begun else NOTHING
         self.view.show_story(self._story, scope.request, empty)
         self.previous.setEnabled(place > 0)
         self.next.setEnabled(scope.place < scope.steps - 1)

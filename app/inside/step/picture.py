@@ -4,7 +4,6 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from app.inside.step.prose import Paragraph, Tone, draw, lay_out
 from app.inside.step.rows import StepRows
 from app.inside.step.sheet import StepSheet
 from app.inside.step.story import StepStory
@@ -38,7 +37,7 @@ class StepPicture(Painted):
     """The drawn side of the step inspector."""
 
     sharp = True
-    face = Face(13)
+    empty = Face(13)
 
     def __init__(self) -> None:
         super().__init__("step_picture")
@@ -133,8 +132,4 @@ class StepPicture(Painted):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.fillRect(dirty, theme.current().panel)
         if self._story is None and self._empty:
-            wide = min(self.width() - theme.px(24), theme.px(420))
-            paragraph = Paragraph(((self._empty, Tone.QUIET),))
-            high = lay_out(paragraph, self.face, 0, 0, wide).box.height()
-            left, top = round((self.width() - wide) / 2), round((self.height() - high) / 2)
-            draw(painter, [lay_out(paragraph, self.face, left, top, wide)], self.face)
+            self.say_empty(painter, self._empty)

@@ -14,7 +14,7 @@ from app.inside.step.history import StepHistory, preempted_samples, swapped_bloc
 from app.inside.step.times import StepTimes, step_times
 from app.language import tr, trn
 from app.refusals import RefusalWords, refusals
-from app.words import bytes_words, duration, graph_words
+from app.words import bytes_words, duration, graph_words, rank_title, way_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
@@ -272,7 +272,7 @@ class StepStory:
         columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
         each = zip(*(column.tolist() for column in columns))
         return {
-            tr("rank {number}", number=i): tr(
+            self._rank_title(i): tr(
                 "computing {computing}, communicating {communicating}, waiting {waiting}",
                 computing=millis(a),
                 communicating=millis(b),
@@ -281,18 +281,55 @@ class StepStory:
             for i, (a, b, c) in enumerate(each)
         }
 
+    def _rank_title(self, rank: int) -> str:
+        """ "rank 1"; of a pipeline "rank 1, layers 5–8"."""
+        layers = self.header.rank_layers if self.header is not None else ()
+        if rank >= len(layers):
+            return rank_title(rank)
+        first = sum(layers[:rank]) + 1
+        return tr("{rank}, layers {first}–{last}", rank=rank_title(rank), first=first, last=first + layers[rank] - 1)
+
+    @property
+    def micro_batches(self) -> int:
+        """How many of them the step's rows were; 0 where it is no pipeline's."""
+        return len(self.step.micro_begun) // max(1, len(self.step.rank_bytes))
+
     @property
     def communication_words(self) -> str:
-        """ "Communication is 9 % of forward, and waiting for other ranks 4 %; 196 kB were sent over shared memory."""
+        """ "Communication is 9 % of forward, and waiting for other ranks 4 %; 196 kB were sent over shared memory."; of
+        a pipeline what its bubbles are."""
         step = self.step
         columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
         computing, communicating, waiting = (float(column.sum()) for column in columns)
         whole = max(computing + communicating + waiting, 1e-12)
+        told = {"share": percent(communicating / whole), "waiting": percent(waiting / whole)}
+        size = bytes_words(int(step.rank_bytes.sum()))
+        if parts := self.micro_batches:
+            stages = len(step.rank_bytes)
+            return trn(
+                "Bubbles are {waiting} of the stages' time; {parts} micro-batch through {stages} stages leaves at "
+                "least {least}. {size} were handed on.",
+                "Bubbles are {waiting} of the stages' time; {parts} micro-batches through {stages} stages leave at "
+                "least {least}. {size} were handed on.",
+                parts,
+                parts=parts,
+                waiting=told["waiting"],
+                stages=stages,
+                least=percent((stages - 1) / (parts + stages - 1)),
+                size=size,
+            )
+        if self.header is None or (between := self.header.interconnect) is None:
+            return tr(
+                "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent.",
+                size=size,
+                **told,
+            )
         return tr(
-            "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent.",
-            share=percent(communicating / whole),
-            waiting=percent(waiting / whole),
-            size=bytes_words(int(step.rank_bytes.sum())),
+            "Communication is {share} of the ranks' time, and waiting for each other {waiting}; {size} were sent over "
+            "{way}.",
+            size=size,
+            way=way_words(between.way),
+            **told,
         )
 
     @property

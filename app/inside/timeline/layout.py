@@ -96,11 +96,11 @@ class Bands:
 
 @lru_cache(maxsize=64)
 def parts_for(
-    height: float, line: int, lanes: int, scale: float, legend: bool, told: int = 0, stage: bool = False
+    height: float, line: int, lanes: int, scale: float, legend: int, told: int = 0, stage: bool = False
 ) -> Parts:
     """What a panel of this height has room for, in pixels at this zoom; `line` is the height of a line of words, and
-    `told` how many the foot has in the legend's place; 0: the legend, and one below it. On a `stage`, neither the lanes
-    of phases nor the words at the foot.
+    `told` how many the foot has in the place of the legend, which has `legend` lines; 0: the legend, and one below it.
+    On a `stage`, no words at the foot.
 
     The lower it is, the more goes: the legend first, then the queue, the tokens, the lanes.
     """
@@ -112,11 +112,11 @@ def parts_for(
     return Parts(
         queue=px(16) if tall >= 150 else 0,
         tokens=px(min(max(0.16 * tall, 26), 56)) if tall >= 130 else 0,
-        lane=px(14 if tall < 300 else 18) if tall >= 110 and not stage else 0,
+        lane=px(14 if tall < 300 else 18) if tall >= 110 and lanes else 0,
         lanes=lanes,
         gap=px(GAP),
         below=px(4) if tall >= 130 else 0,
         ticks=px(5) + line,
-        legend=px(5) + line if legend and not told and tall >= 225 else 0,
+        legend=px(5) + legend * line if legend and not told and tall >= 225 else 0,
         words=px(3) + max(0 if stage else 1, told) * line,
     )

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QToolButton
 
 from app import storage
 from app.inside.look import Look
-from app.inside.panel import InsightPanel, tool_button
+from app.inside.panel import COMING, InsightPanel, tool_button
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import LEAST, Folds
@@ -19,7 +19,7 @@ from app.inside.timeline.history import TimelineHistory
 from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.steps import PHASES
 from app.inside.timeline.stretch import stretch
-from app.inside.timeline.view import TimelineView
+from app.inside.timeline.view import NOTHING, TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.language import tr, trn
 from app.playback.scope import Scope
@@ -193,6 +193,7 @@ class TimelinePanel(InsightPanel):
         if len(self.steps) != self._drawn:
             self._drawn = len(self.steps)
             view.grow()
+        view.empty_text = COMING if scope.begun else NOTHING
         view.select(scope.request)
         if scope.following and not self._followed:
             view.follow()
@@ -231,7 +232,10 @@ class TimelinePanel(InsightPanel):
         stalls = len(self.marks.stalls(begin, end))
         if stalls:
             least = length_words(self.marks.threshold)
-            words.append(trn("{count:,} stall over {length}", "{count:,} stalls over {length}", stalls, length=least))
+            each = trn(
+                "{count:,} stall of over {length}", "{count:,} stalls of over {length} each", stalls, length=least
+            )
+            words.append(each)
             short.append(trn("{count:,} stall", "{count:,} stalls", stalls))
         return "  ·  ".join(words), "  ·  ".join(short), *short[:1], ""
 

@@ -40,7 +40,8 @@ _OF_KIND = np.array([Shade.HATCH, Shade.SOLID, Shade.GREY], np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a slot did at a moment. `kind` is None while a running request waited for the step `step`."""
+    """What a slot did at a moment. `kind` is None while a running request waited for the step `step`. `heard`: of a
+    server's request nothing but its pieces of text is known, from the first, at `begin`, to the last so far."""
 
     slot: int
     request: int
@@ -52,6 +53,7 @@ class Cell:
     begin: float
     end: float
     drafted: int = 0
+    heard: bool = False
 
 
 class _Spans(Columns):
@@ -160,12 +162,15 @@ class TimelineCells(Columns):
                 return Cell(slot, request, kind, step.step, count, padding, wasted, begin, end, drafted)
         near = self.near(time, np.nextafter(time, np.inf))
         begins, ends = self.begins[near], self.ends[near]
-        waits = (self.slot[near] == slot) & (self.shade[near] == Shade.LINE) & (begins <= time) & (time < ends)
-        runs = np.flatnonzero(waits)
+        heard = begin == end
+        shade = Shade.SOLID if heard else Shade.LINE
+        here = (self.slot[near] == slot) & (self.shade[near] == shade) & (begins <= time) & (time < ends)
+        runs = np.flatnonzero(here)
         if not len(runs):
             return None
-        run = runs[0]
-        return Cell(slot, int(self.request[near][run]), None, step.step, 0, 0, 0, float(begins[run]), float(ends[run]))
+        what, run = Kind.DECODE if heard else None, runs[0]
+        owner, since, until = int(self.request[near][run]), float(begins[run]), float(ends[run])
+        return Cell(slot, owner, what, step.step, 0, 0, 0, since, until, heard=heard)
 
     # -- feeding --------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class Timeline(TimelineSpan):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.cells.step_reader = step_reader
+        self.words_of: Callable[[Cell], str] = cell_words  # of what the pointer rests on
         self.empty_text = tr("Slots from top to bottom, time from left to right: nothing has run yet.")
         self._slots = 1
         self._placed = 0  # slots that the layout knows of
@@ -328,7 +329,7 @@ class Timeline(TimelineSpan):
 
     def tip(self, at: QPointF) -> str:
         cell = self.cell_at(at)
-        return cell_words(cell) if cell is not None else ""
+        return self.words_of(cell) if cell is not None else ""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._stale()

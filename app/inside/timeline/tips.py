@@ -77,7 +77,7 @@ class Tips:
             case Part.DEVICE:
                 return _of_device(row)
             case Part.RANK:
-                return f"{step_words(row)}\n{rank_words(self.ranks, place, point.rank)}"
+                return f"{step_words(row)}\n{rank_words(self.ranks, place, point.rank, point.time)}"
             case Part.WORDS:
                 return f"{step_words(row)}{replayed_words(row)}"
             case _:

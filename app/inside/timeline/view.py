@@ -14,7 +14,7 @@ from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.picture.breaks import draw_breaks
 from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
@@ -22,6 +22,7 @@ from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
 from app.ui import theme
 from app.ui.font_face import wrapped
+from app.words import rank_title
 from engine.trace import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
@@ -29,6 +30,7 @@ MOST_TOLD = 0.4  # of the height, for what is told of the selection
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
 MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
+NOTHING = tr("Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed.")
 LEAPS = 8  # while the newest is followed, what is in sight moves on by this part of it
 
 
@@ -51,9 +53,7 @@ class TimelineView(SelectableTimeline):
         self.ranks = RankTimes()
         self.budget: int | None = None
         self.legend = True
-        self.empty_text = tr(
-            "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
-        )
+        self.empty_text = NOTHING
         self._words_at_foot = ""
         self._words_of_selection = ("", "")
         self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
@@ -219,7 +219,10 @@ class TimelineView(SelectableTimeline):
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
         lanes, told, stage = 1 + self.device + self.ranks.ranks, self._told_lines, theme.presenting()
-        return parts_for(self.height(), line, lanes, theme.zoom(), self.legend, told, stage)
+        if stage and not self.ranks.ranks:
+            lanes = 0  # phases are too small for a room; who waits for whom is what a split run is shown for
+        legend = self.legend * (2 if self.ranks.ranks else 1)
+        return parts_for(self.height(), line, lanes, theme.zoom(), legend, told, stage)
 
     def _top(self) -> int:
         return self._parts().queue
@@ -315,7 +318,7 @@ class TimelineView(SelectableTimeline):
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
-            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
+            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
         t, told = theme.current(), self.told()
         at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
         for i, words in enumerate(told or at_foot):

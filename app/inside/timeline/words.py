@@ -6,11 +6,11 @@ import numpy as np
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.marks import MARK_WORDS, Mark
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
 from app.language import tr, trn
-from app.words import bytes_words, graph_words
+from app.words import bytes_words, graph_words, rank_title
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -26,6 +26,14 @@ def seconds_words(begin: float, end: float) -> str:
 
 def cell_words(cell: Cell) -> str:
     """What a cell is, over three lines."""
+    if cell.heard:
+        return "\n".join(
+            (
+                tr("request {request:,} · row {row}", request=cell.request, row=cell.slot + 1),
+                tr("its text came piece by piece; what the server computed for it is unknown from outside"),
+                seconds_words(cell.begin, cell.end),
+            )
+        )
     match cell.kind:
         case Kind.PREFILL:
             what = trn("prefill, {count:,} token", "prefill, {count:,} tokens", cell.count)
@@ -139,8 +147,11 @@ def token_words(row: Row, budget: int | None) -> str:
     return "\n".join([f"{step_title(row.step)} · {tokens}", *lines])
 
 
-def rank_words(ranks: RankTimes, place: int, rank: int) -> str:
-    """What a rank did in the step of a place: "rank 1: computing 1.2 ms, communicating 0.1 ms, waiting 0.4 ms"."""
+def rank_words(ranks: RankTimes, place: int, rank: int, time: float = -1.0) -> str:
+    """What a rank did in the step of a place: "rank 1: computing 1.2 ms, communicating 0.1 ms, waiting 0.4 ms"; of a
+    pipeline also which micro-batch at that time."""
+    if (micro := ranks.micro.at(place, rank, time)) is not None:
+        return _stage_words(ranks, place, rank, *micro)
     computing, communicating, waiting = map(length_words, ranks.seconds(place, rank))
     spent = tr(
         "computing {computing}, communicating {communicating}, waiting {waiting}",
@@ -150,6 +161,23 @@ def rank_words(ranks: RankTimes, place: int, rank: int) -> str:
     )
     sent = tr("all ranks sent {size}", size=bytes_words(ranks.sent(place)))
     return f"{rank_title(rank)}: {spent}\n{sent}"
+
+
+def _stage_words(ranks: RankTimes, place: int, rank: int, number: int, count: int, length: float) -> str:
+    here = tr("bubble: it has no micro-batch to compute")
+    if number >= 0:
+        here = tr("micro-batch {number} of {count}, {time}", number=number + 1, count=count, time=length_words(length))
+    computing, communicating, waiting = ranks.seconds(place, rank)
+    whole = max(computing + communicating + waiting, 1e-12)
+    spent = tr(
+        "in this step computing {computing}, handing on {communicating}, in bubbles {waiting} ({share})",
+        computing=length_words(computing),
+        communicating=length_words(communicating),
+        waiting=length_words(waiting),
+        share=f"{waiting / whole:.0%}",
+    )
+    sent = tr("all ranks sent {size}", size=bytes_words(ranks.sent(place)))
+    return f"{rank_title(rank)}: {here}\n{spent}\n{sent}"
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:

@@ -65,11 +65,15 @@ def reason(fit: Fit, room: DeviceMemory) -> str:
     needed = fit.weights + fit.activations
     short = needed - room.free
     if short <= 0:
-        return tr("nothing is left for the KV cache")
-    return tr(
-        "does not fit: {needed} before any KV cache, {short} more than is free",
-        needed=bytes_words(needed),
-        short=bytes_words(short),
+        words = tr("nothing is left for the KV cache")
+    else:
+        words = tr(
+            "does not fit: {needed} before any KV cache, {short} more than is free",
+            needed=bytes_words(needed),
+            short=bytes_words(short),
+        )
+    return (
+        tr("{why}; split over {count} such GPUs it would fit", why=words, count=fit.devices) if fit.devices else words
     )
 
 

@@ -46,6 +46,10 @@ class Metric:
         """The value at a time as a number and its unit; empty when there is none."""
         raise NotImplementedError
 
+    def level(self, series: ChartSeries, time: float, run: Metrics | None) -> float:
+        """Where the figure on show stands on the axis, that of `run` where it is over; NaN where on none."""
+        return math.nan
+
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         """A title, and a figure with its unit, for a run that is over; None leaves them as they are."""
         return None
@@ -71,11 +75,19 @@ class Throughput(Metric):
         rate = series.rate()
         return Drawing([(rate, rate)])
 
-    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+    def _rate(self, series: ChartSeries, time: float) -> float:
         rate, place = series.rate(), int(time / BIN)
+        if not len(rate):
+            return math.nan
         latest = place >= int(series.now / BIN)
-        value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
-        return ("", "") if not len(rate) or math.isnan(value) else (number(value), tr("tok/s"))
+        return series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
+
+    def level(self, series: ChartSeries, time: float, run: Metrics | None) -> float:
+        return self._rate(series, time) if run is None else run.output_throughput
+
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        value = self._rate(series, time)
+        return ("", "") if math.isnan(value) else (number(value), tr("tok/s"))
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         return self.title, (number(run.output_throughput), tr("tok/s"))
@@ -101,6 +113,12 @@ class Latency(Metric):
         last = self._last(series, int(time / BIN))
         text, _, unit = duration(float(self.source(series)[0][last])).partition(" ") if last >= 0 else ("", "", "")
         return text, unit
+
+    def level(self, series: ChartSeries, time: float, run: Metrics | None) -> float:
+        if run is not None:
+            return (run.ttft if self.name == "ttft" else run.itl).p50
+        last = self._last(series, int(time / BIN))
+        return float(self.source(series)[0][last]) if last >= 0 else math.nan
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         spread = run.ttft if self.name == "ttft" else run.itl

@@ -83,6 +83,8 @@ class Chart(Painted):
         last = int(series.now / BIN) + 1
         seen = [part[1][first:last] for part in (*drawing.lines, *([drawing.band] if drawing.band else []))]
         highest = max((float(np.nanmax(s)) for s in seen if len(s) and not np.isnan(s).all()), default=0.0)
+        level = self.measure.level(series, self.time(), self.run)  # else the figure would be above its own axis
+        highest = highest if math.isnan(level) else max(highest, level)
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
         self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)

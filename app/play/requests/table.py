@@ -1,5 +1,6 @@
 """The requests of a trace as a table: sortable, filtered, refreshed a few times a second as a whole."""
 
+from itertools import accumulate
 from time import perf_counter
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRectF, Qt, QTimer, Signal
@@ -22,7 +23,7 @@ from app.words import duration
 from engine.trace import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
-LINE, NARROWEST = 26, 160  # pixels of the design: a row, a column of prompts
+LINE, NARROWEST = 26, 104  # pixels of the design: a row, a column of prompts
 
 
 class RequestCells(Cells[RequestView]):
@@ -54,10 +55,15 @@ class RequestCells(Cells[RequestView]):
 
 class _View(TableView):
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The prompts take what room the other columns leave, within reason."""
+        """The prompts take what room the other columns leave; where not all of these have room, those that have are
+        whole and the others are to be scrolled to."""
         super().resizeEvent(event)
-        others = sum(self.columnWidth(i) for i in range(len(COLUMNS)) if i != PROMPT)
-        self.setColumnWidth(PROMPT, max(theme.px(NARROWEST), self.viewport().width() - others))
+        header, room = self.horizontalHeader(), self.viewport().width()
+        whole = list(
+            accumulate(self.columnWidth(i) for i in map(header.logicalIndex, range(len(COLUMNS))) if i != PROMPT)
+        )
+        taken = max((wide for wide in whole if wide + theme.px(NARROWEST) <= room), default=room)
+        self.setColumnWidth(PROMPT, max(theme.px(NARROWEST), room - taken))
 
     def copied(self) -> str:
         """The selected rows with their titles, tab-separated."""

@@ -9,11 +9,13 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.language import tr
+from app.play.setup.devices import ABOUT, offer_devices
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
+from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
-from app.session.estimate import empty, estimate
+from app.session.estimate import Estimate, empty, estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
@@ -24,7 +26,7 @@ from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
-from engine import InvalidInput, ModelSpec, Parallel, Trace
+from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
 from engine.memory import Fit
@@ -34,8 +36,6 @@ from engine.trace import Header, ModelCard
 FOLDER, HUB, SERVER = "folder", "hub", "server"
 PRECISION = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights")
 ALL = tr("What is here and on the hub, what fits, and what each quantization costs in quality")
-DEVICES = tr("over how many ranks every layer is split: processes on a CPU so far, in the paged modes")
-SPLITS = (1, 2, 4, 8)
 MISSING = {FOLDER: tr("Choose a model folder."), HUB: tr("Type a hub id, such as {id}.", id="Qwen/Qwen3-0.6B")}
 CANCELLED = tr("The load was cancelled. Nothing of it is left in memory.")
 HINTS = {
@@ -56,6 +56,7 @@ class ModelPanel(QWidget):
         self.setObjectName("model_panel")
         self._session = session
         self._header: Header | None = None
+        self._found: Estimate | None = None  # of the chosen model, where something is known of it
         self._left: QWidget | None = None  # what had the focus when a load began
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
@@ -69,8 +70,8 @@ class ModelPanel(QWidget):
         dtype = DropDown("model_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
-        self.devices = DropDown("model_devices", [(str(n), n) for n in SPLITS])
-        split = Field("parallel", tr("Devices"), self.devices, DEVICES, Parallel, lambda parallel: parallel.tensor)
+        self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
+        split = Field("parallel", tr("Devices"), self.devices, ABOUT, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
         self.server = ServerFields()
@@ -99,6 +100,7 @@ class ModelPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
         self.server.entered.connect(self._on_load)
+        self.server.control_asked.connect(lambda take: session.start(session.take_control(take)))
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)
@@ -142,8 +144,8 @@ class ModelPanel(QWidget):
             self.path.setText(shown)
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
-        if self.devices.findData(spec.parallel.tensor) < 0:
-            self.devices.addItem(str(spec.parallel.tensor), spec.parallel.tensor)
+        if self.devices.findData(split_key(spec.parallel)) < 0:
+            self.devices.addItem(split_title(spec.parallel), split_key(spec.parallel))
         self.form.show(spec)
         self._on_edited()
 
@@ -247,6 +249,8 @@ class ModelPanel(QWidget):
             self.progress.show_share(None)
         trace = self._session.trace
         self._header = trace.header if state is SessionState.READY and trace is not None else None
+        if not loading:
+            offer_devices(self.devices, self.form.rows["parallel"], self._found)
         self._debounce.start()
         self._show_button()
 
@@ -299,7 +303,7 @@ class ModelPanel(QWidget):
                 seconds=self._session.load_seconds,
             )
         )
-        self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
+        self.facts.say("\n".join(filter(None, (kv, captured_words(header), residual_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
         """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
@@ -349,6 +353,9 @@ class ModelPanel(QWidget):
             if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
         self._mark(found.bills)
+        self._found = found if found.fit is not None else None
+        if self._session.state is not SessionState.LOADING:
+            offer_devices(self.devices, self.form.rows["parallel"], self._found)
         if self._header is None or self._changed():
             self.bill.show_estimate(found, config)
             self.facts.say("\n".join(found.facts))

@@ -5,9 +5,10 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app import storage
 from app.language import tr
-from app.ui.controls import line_edit
+from app.session.server_link import control_words
+from app.ui.controls import button, line_edit
 from app.ui.labels import Note, Row
-from app.ui.layouts import column
+from app.ui.layouts import column, row
 from engine import InvalidInput
 from engine.remote import LinkStatus, ServerAddress
 
@@ -19,6 +20,8 @@ class ServerFields(QWidget):
 
     edited = Signal()
     entered = Signal()
+    control_asked = Signal(bool)  # to take it, or to give it back
+    fleet_asked = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +31,14 @@ class ServerFields(QWidget):
         self.key = line_edit("server_key", hint=tr("if it asks for one"))
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.note = Note("server_note")
+        self.control = button("server_control", act=lambda: self.control_asked.emit(self._free))
+        fleet = tr("The server's replicas, what each computes, and where requests go, in a window of its own")
+        self.fleet = button("server_fleet", tr("Fleet …"), self.fleet_asked, tip=fleet)
+        self._free = False  # nobody has control, and this window may
+        self._offer(None)
         rows = Row(tr("Address"), self.url), Row(tr("Key"), self.key)
-        self.setLayout(column(*rows, self.note, margins=(0, 0, 0, 0), spacing=8))
+        asks = row((self.control, 1), (self.fleet, 1), spacing=8)
+        self.setLayout(column(*rows, self.note, asks, margins=(0, 0, 0, 0), spacing=8))
         for field in (self.url, self.key):
             field.textChanged.connect(self.edited)
             field.returnPressed.connect(self.entered)
@@ -47,12 +56,24 @@ class ServerFields(QWidget):
         storage.settings().setValue(URL_KEY, server.url)
 
     def say(self, status: LinkStatus | None) -> None:
-        """What this window may do there."""
+        """What this window may do there, and who has control."""
+        self._offer(status)
         if status is None:
             self.note.say(tr("`batchscope serve` runs there. Its engine is shown here as if it were this machine's."))
-        elif status.observes and not status.texts:
-            self.note.say(tr("Watching without texts: {why}.", why=status.observes))
-        elif status.observes:
-            self.note.say(tr("Watching: {why}.", why=status.observes))
-        else:
+            return
+        if not status.observes:
             self.note.say(tr("This window has control: it sends, stops and steers."))
+            return
+        why = f"{status.observes}; {control_words(status)}" if status.barred else control_words(status)
+        told = tr("Watching: {why}.", why=why) if status.texts else tr("Watching without texts: {why}.", why=why)
+        self.note.say(told)
+
+    def _offer(self, status: LinkStatus | None) -> None:
+        """What can be asked of a server as it stands."""
+        self._free = status is not None and status.free
+        self.control.setVisible(status is not None and (self._free or not status.observes))
+        self.control.setText(tr("Take control") if self._free else tr("Give control back"))
+        tip = tr("Nobody has control: this window can send, stop and steer from now on, and reads all texts")
+        back = tr("Another window can take it then. What this one has sent goes on, and is told here without texts")
+        self.control.setToolTip(tip if self._free else back)
+        self.fleet.setVisible(status is not None and status.replicas > 0)

@@ -119,6 +119,7 @@ class CardPainter:
         x, end = box.left() + self.pad + dot + px(6), box.right() - self.pad
         name, words = str(view.request), state_words(view)
         self.strong.say(painter, x, baseline, name, t.secondary if over else t.text)
+        start = x + max(self.strong.width(name), self.strong.width("00")) + px(7)
         x += self.strong.width(name) + px(7)
         whose, gap = view.label, px(7) if view.label else 0
         taken = small.width(words) + small.width(whose) + gap
@@ -126,10 +127,17 @@ class CardPainter:
             words = words.partition(" · ")[0]
             taken = small.width(words) + small.width(whose) + gap
         rate, ttft = head_numbers(view)
-        for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
+        most = tr("{rate} tok/s", rate="000")
+        both = f"{rate} · {ttft}" if rate and ttft else rate or ttft
+        fits = [(words, both, f"{most} · 000 ms"), (words, rate, most)]
+        if view.reason in (FinishReason.STOP, FinishReason.LENGTH):  # cards of one width tell their rates, all or none
+            fits.append((words.partition(" · ")[0], rate, most))
+        for wording, numbers, least in fits:
             width = small.width(numbers)
-            if numbers and taken + px(10) + width <= end - x:
+            needed = small.width(wording) + small.width(whose) + gap + px(6) + max(width, small.width(least))
+            if numbers and needed <= end - start:
                 small.say(painter, end - width, baseline, numbers, t.faint if quiet else t.secondary)
+                words = wording
                 break
         else:
             words = small.cut(words, end - x)

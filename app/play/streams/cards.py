@@ -23,7 +23,7 @@ from app.playback.bridge import Bridge
 from app.refusals import refusals
 from app.ui import theme
 from app.ui.font_face import Face
-from app.ui.painted import write_middle
+from app.ui.painted import fitting, write_middle
 from app.words import request_tooltip, state_words
 from engine.trace import RequestView, State
 
@@ -33,6 +33,7 @@ EMPTY = tr("No streams yet: write a prompt below and send it, or many at once wi
 NO_MODEL = tr("No model is loaded: press Load at the left, or find another one with All models.")
 VIEWER = tr("No run is open: press Ctrl+O for one, or drop its file here.")
 LOADING = tr("The model is loading. Write a prompt meanwhile.")
+MARGIN = 24  # pixels of the design, left and right of these
 
 
 class StreamCards(QAbstractScrollArea):
@@ -75,6 +76,13 @@ class StreamCards(QAbstractScrollArea):
         bar.valueChanged.connect(self._on_scrolled)
         bar.valueChanged.connect(self._bar.setValue)
         self._lay_out()
+
+    @property
+    def empty_height(self) -> int:
+        """Pixels of what is said in the middle where there are no streams."""
+        room, face = self.viewport().rect(), self.empty
+        lines = fitting(self.empty_words, face, room.width() - 2 * theme.px(MARGIN), room.height())
+        return round(len(lines) * face.metrics.lineSpacing())
 
     def say_empty(self, words: str) -> None:
         """What to do next, where there is no card."""
@@ -273,7 +281,7 @@ class StreamCards(QAbstractScrollArea):
         t, region = theme.current(), event.region()
         painter.fillRect(event.rect(), t.window)
         if not self.ids:
-            write_middle(painter, self.viewport().rect(), self.empty_words, self.empty, margin=24)
+            write_middle(painter, self.viewport().rect(), self.empty_words, self.empty, margin=MARGIN)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         requests, step = self.bridge.shown, self.bridge.scope.step

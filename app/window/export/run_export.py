@@ -73,7 +73,7 @@ class RunExport(QObject):
         except InvalidInput as error:
             self._banner.tell("info", tr("There is nothing to copy"), sentence(str(error)))
         else:
-            self._banner.tell("info", done, "")
+            self._banner.tell("info", done, "", passes=True)
 
     def ask(self, what: str) -> None:
         """Asks where to write what is on show; the file's ending says how, where the kind leaves a choice."""

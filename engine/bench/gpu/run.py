@@ -48,6 +48,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
     "small": (20, "engine.bench.gpu.small_kernels:small"),
     "compiled": (40, "engine.bench.gpu.fused:compiled"),
+    "parallel": (30, "engine.bench.gpu.parallel:parallel"),
 }
 TESTS, TESTS_SECONDS = "tests", 150.0
 TOTAL = 570.0  # seconds of all, tests included
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             "No CUDA GPU is usable here, so there is nothing to measure: `--rehearsal` walks through it all, and on a "
             "CPU there is `batchscope bench`."
+            + (" What cards exchange needs two of them." if "parallel" in chosen else "")
         )
         return 2
     if options.continue_in is not None:

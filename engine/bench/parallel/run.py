@@ -1,4 +1,4 @@
-"""`batchscope bench --parallel`: one device and two ranks side by side, communication apart."""
+"""`batchscope bench --parallel`: one device and ways of splitting over two ranks side by side, communication apart."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from engine.config.parallel import Parallel
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
 from engine.core.machine import usable_cores
+from engine.memory.rules import residual_bytes
 from engine.trace.records import Kind, Step
 from engine.trace.trace import Trace
 
 ROWS = 16
 MOST = 0.05  # of a step: the goal of what the machinery beside the forward may take
-RANKS = (1, 2)
+WAYS = {"one device": Parallel(), "tensor": Parallel(2), "tensor and sequence": Parallel(2, sequence=True)}
+STAGED = "pipeline"
+WAYS[STAGED] = Parallel(pipeline=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One way of computing the same prompts; medians of decode steps of all rows, in milliseconds. `machinery`: what
-    rank 0 does in a step to have others compute with it, a mean; `communicating`, `waiting` and `sent` (bytes) are rank
-    0's, within the forward."""
+    rank 0 does in a step to have others compute with it; `communicating`, `waiting` and `sent` (bytes) are rank 0's,
+    within the forward. Bytes that a rank holds at the largest step: `activations`, and of these `residuals` with their
+    norms."""
 
+    name: str
     ranks: int
     meets: str
     tokens: float
@@ -39,10 +44,8 @@ class Side:
     communicating: float
     waiting: float
     sent: int
-
-    @property
-    def name(self) -> str:
-        return "one device" if self.ranks == 1 else f"tensor parallel, {self.ranks} ranks"
+    activations: int
+    residuals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,9 @@ class Measured:
 
     @property
     def share(self) -> float:
-        """Of a split step that machinery and waiting take."""
-        return max((side.machinery + side.waiting) / side.step for side in self.sides if side.ranks > 1)
+        """Of a step of split layers that machinery and waiting take; stages wait by their nature."""
+        layered = [side for side in self.sides if side.ranks > 1 and side.name != STAGED]
+        return max((side.machinery + side.waiting) / side.step for side in layered)
 
     @property
     def reached(self) -> bool:
@@ -70,7 +74,11 @@ class Measured:
             ("of it waiting for others, ms", "waiting", ".2f"),
             ("plans sent and times read, ms", "machinery", ".3f"),
         ]
-        columns += [("bytes a rank sends in a step", "sent", ",d")]
+        columns += [
+            ("bytes a rank sends in a step", "sent", ",d"),
+            ("activations at the largest step", "activations", ",d"),
+        ]
+        columns += [("residuals and norms of them, at most", "residuals", ",d")]
         lines = [f"| {head} | {' | '.join(side.name for side in self.sides)} |", f"|---|{'--:|' * len(self.sides)}"]
         lines += [
             f"| {title} | {' | '.join(format(getattr(side, name), form) for side in self.sides)} |"
@@ -90,29 +98,28 @@ def run(rounds: int, threads: int | None, dtype: str, json_output: bool) -> int:
 def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measured:
     """The sides in turns, so many rounds after one that warms up."""
     case = make_case(2 * ROWS, shape, Lengths())
-    each = threads or max(1, usable_cores() // max(RANKS))
+    each = threads or max(1, usable_cores() // max(way.ranks for way in WAYS.values()))
     config = EngineConfig(max_running=ROWS)
-    traces: dict[int, list[Trace]] = {ranks: [] for ranks in RANKS}
+    traces: dict[str, list[Trace]] = {name: [] for name in WAYS}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
         save(Path(folder), shape)
         engines = {
-            ranks: open_.enter_context(
-                Engine(ModelSpec(folder, dtype=dtype, parallel=Parallel(ranks)), config, threads=each)
-            )
-            for ranks in RANKS
+            name: open_.enter_context(Engine(ModelSpec(folder, dtype=dtype, parallel=way), config, threads=each))
+            for name, way in WAYS.items()
         }
-        spent = dict.fromkeys(RANKS, 0.0)
+        spent: dict[str, list[float]] = {name: [] for name in WAYS}
         for turn in range(rounds + 1):
-            for ranks, engine in engines.items():
+            for name, engine in engines.items():
                 others = engine.model.ranks
-                before = others.spent if others is not None else 0.0
+                if others is not None:
+                    others.spent.clear()
                 trace = engine.run(case.workload()).result()
                 if turn:  # the first warms up
-                    traces[ranks].append(trace)
-                    spent[ranks] += others.spent - before if others is not None else 0.0
+                    traces[name].append(trace)
+                    spent[name] += others.spent if others is not None else ()
     first = [found[0] for found in traces.values()]
     same = all(agreement(first[0], other).verdict is not Verdict.DIFFERS for other in first[1:])
-    return Measured(tuple(side_of(found, spent[n]) for n, found in traces.items()), same, each, dtype)
+    return Measured(tuple(side_of(name, found, spent[name]) for name, found in traces.items()), same, each, dtype)
 
 
 def save(folder: Path, shape: Shape) -> None:
@@ -121,28 +128,32 @@ def save(folder: Path, shape: Shape) -> None:
     plain_tokenizer(shape.vocabulary).save_pretrained(folder)
 
 
-def side_of(traces: Sequence[Trace], spent: float) -> Side:
-    """`spent`: seconds of the machinery in all of these."""
+def side_of(name: str, traces: Sequence[Trace], spent: list[float]) -> Side:
+    """`spent`: seconds of the machinery in each step of these."""
     header = traces[0].header
-    rates, steps, count = [], list[Step](), 0
+    rates, steps = [], list[Step]()
     for trace in traces:
         found = [record for record in trace.records if isinstance(record, Step)]
         rates.append(sum(len(step.token) for step in found) / (found[-1].ended - found[0].started))
-        count += len(found)
         steps += [step for step in found if step.rows == ROWS and bool((step.kind == Kind.DECODE).all())]
 
     def median(values: list[float]) -> float:
         return 1e3 * statistics.median(values or [0.0])
 
     told = [step for step in steps if len(step.rank_bytes)]
+    sharing = len(header.rank_devices) if header.sequence_parallel else 1
+    item = 4 if header.model.dtype == "float32" else 2
     return Side(
+        name=name,
         ranks=max(1, len(header.rank_devices)),
         meets=header.ranks_meet,
         tokens=statistics.median(rates),
         step=median([step.ended - step.started for step in steps]),
         forward=median([step.seconds["forward"] for step in steps]),
-        machinery=1e3 * spent / max(count, 1),
+        machinery=median(spent),
         communicating=median([float(step.rank_communicating[0]) for step in told]),
         waiting=median([float(step.rank_waiting[0]) for step in told]),
         sent=int(statistics.median([int(step.rank_bytes.max()) for step in told] or [0])),
+        activations=header.bill.activations if header.bill is not None else 0,
+        residuals=residual_bytes(header.most_tokens, header.model.hidden, item, sharing),
     )

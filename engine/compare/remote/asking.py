@@ -16,6 +16,8 @@ TIMEOUT = httpx2.Timeout(600.0, connect=10.0)
 AS_THEY_ARE = (
     "top_k min_p repetition_penalty frequency_penalty presence_penalty min_tokens n seed ignore_eos"
 ).split()  # fields of `SamplingParams` that servers know by these names; sent where they are not the default
+CLOSED = httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError
+"""What comes of a kept connection that the server has closed meanwhile: the request is sent again, once."""
 LEFT_OUT = ("ignore_eos", "seed")  # where a server takes them not, it is asked without, and that is said
 
 
@@ -75,10 +77,11 @@ async def events(response: httpx2.Response) -> AsyncIterator[Json | None]:
             raise ServerFailed(f"the server sent an event of more than {LONGEST_LINE:,} bytes")
         for line in lines:
             if line.startswith(b"data:"):
-                yield _event(line[5:].strip())
+                yield event_of(line[5:].strip())
 
 
-def _event(data: bytes) -> Json | None:
+def event_of(data: bytes) -> Json | None:
+    """What follows `data:`, None for `[DONE]`. Raises ServerFailed at what is none."""
     if data == b"[DONE]":
         return None
     try:

@@ -10,6 +10,7 @@ import httpx2
 import numpy as np
 
 from engine.compare.remote.asking import (
+    CLOSED,
     LONGEST_ERROR,
     ServerFailed,
     body,
@@ -86,10 +87,9 @@ class Play:
         try:
             try:
                 ends = await self._hear(request, submission, samples)
-            except httpx2.RemoteProtocolError:
+            except CLOSED:
                 if any(sample.heard for sample in samples):
                     raise
-                # the server had closed the kept connection that it was to be asked by
                 ends = await self._hear(request, submission, samples)
             for ended in ends:
                 self._end(ended)
@@ -131,6 +131,7 @@ class Play:
                     if not 0 <= index < len(samples):
                         raise ServerFailed(f"the server sent a sample {index} that was not asked for")
                     self._piece(request, index, samples[index], text, finish, now)
+        done = done or "done" in able.lacks
         if not done or any(sample.finish is None for sample in samples):
             missing = "a finish reason" if done else "[DONE]"
             raise ServerFailed(f"the answer ended without {missing}: it is not whole")

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from engine.compare.remote.asking import Json, body, error_words, headers, pieces, status_words, tokens_of
+from engine.compare.remote.asking import CLOSED, Json, body, error_words, headers, pieces, status_words, tokens_of
 from engine.compare.remote.server import Server
 from engine.config.checks import InvalidInput
 from engine.config.specs import SamplingParams
@@ -22,6 +22,7 @@ MOST_NAMED = 8
 ABILITIES = {
     "completions": "plain prompts: texts go as a user's message, so the server's chat template is around them",
     "usage": "counts in its streams: each piece of text counts as one token, prompts as none",
+    "done": "[DONE] after its streams: an answer is whole that has its finish reason",
     "token_ids": "prompts of token ids",
     "ignore_eos": "ignore_eos: its answers end where its model ends them",
     "seed": "seeds: what is drawn there is another text each time",
@@ -104,14 +105,14 @@ class _Asked:
             given = body(PROMPT, SHORT, self._model, self._completions, frozenset(lacks))
             status, data = self._ask("POST", self._route, given)
             if status == 200:
-                return lacks | ({"usage"} if not self._streamed(data) else set())
+                return lacks | self._streamed(data)
             why = why or status_words(status, data)
             if status in (401, 403, 429) or status >= 500:
                 break
         raise InvalidInput(f"{self._server.url}, model {self._model!r}: {why}")
 
-    def _streamed(self, data: bytes) -> bool:
-        """Whether a stream came to its end, and told its usage. Raises InvalidInput where it was no stream."""
+    def _streamed(self, data: bytes) -> set[str]:
+        """What a stream that came to its end lacked. Raises InvalidInput where it was no whole stream."""
         lines = [line[5:].strip() for line in data.splitlines() if line.startswith(b"data:")]
         if not lines:
             raise InvalidInput(f"{self._server.url} does not stream: no lane can be drawn of it")
@@ -124,9 +125,9 @@ class _Asked:
             raise InvalidInput(f"{self._server.url} streams what is no answer of OpenAI's shape") from None
         if failed:
             raise InvalidInput(f"{self._server.url}: the server says: {error_words(failed)}")
-        if lines[-1] != b"[DONE]" or not ended:
-            raise InvalidInput(f"{self._server.url}: its stream ends without [DONE] or a finish reason")
-        return counted
+        if not ended:
+            raise InvalidInput(f"{self._server.url}: its stream ends without a finish reason")
+        return {name for name, told in (("done", lines[-1] == b"[DONE]"), ("usage", counted)) if not told}
 
     @property
     def _route(self) -> str:
@@ -156,7 +157,7 @@ class _Asked:
             raise LoadCancelled("asking the server was cancelled")
         try:
             return self._once(method, path, given)
-        except httpx2.RemoteProtocolError:  # it had closed the connection that it was to be asked by
+        except CLOSED:
             return self._once(method, path, given)
 
     def _once(self, method: str, path: str, given: Json | None) -> tuple[int, bytes]:

@@ -14,7 +14,6 @@ from engine.core.prompt_record import prompt_record
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
 from engine.decoding.constraints import Grammars
-from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
@@ -60,7 +59,7 @@ class Intake:
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
-        self._detokenizers = DetokenizerFactory(model.tokenizer)
+        self._detokenizers = model.detokenizers
         self.encode = PromptEncoder(model.tokenizer, model.card)
         self._grammars = grammars
         self._unseeded = 0

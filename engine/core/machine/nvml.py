@@ -10,6 +10,15 @@ from typing import Any
 
 from engine.kernels.needs import too_old
 
+# As NVML's levels of topology are numbered: what two cards have in common.
+APART = (
+    (10, "one switch"),
+    (20, "several switches"),
+    (30, "one host bridge"),
+    (40, "one processor"),
+    (50, "two processors"),
+)
+
 
 class Card:
     """A GPU. What it does not answer is left out, and keeps nothing else from being told."""
@@ -48,6 +57,18 @@ class Card:
     def drives_display(self) -> bool:
         """Whether a desktop draws with it, and takes memory as it goes: in WSL, where NVML does not say, Windows."""
         return bool(self._ask("nvmlDeviceGetDisplayActive", otherwise=WSL.exists()))
+
+    def linked_by(self, other: Card) -> str:
+        """What it exchanges with another through, in words: NVLink, or how far apart they are on PCIe; "" where that is
+        not told."""
+        nvml = self._nvml
+        if (
+            self._ask("nvmlDeviceGetP2PStatus", other._handle, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
+            == nvml.NVML_P2P_STATUS_OK
+        ):
+            return "NVLink"
+        apart = self._ask("nvmlDeviceGetTopologyCommonAncestor", other._handle)
+        return "" if apart is None else next((f"PCIe, {words}" for most, words in APART if apart <= most), "PCIe")
 
     def too_old(self) -> bool:
         capability = self._ask("nvmlDeviceGetCudaComputeCapability")

@@ -19,13 +19,15 @@ from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.setup.thread_choice import fastest_threads
 from engine.decoding.constraints import Grammars
-from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory.allocator import keep_freed_memory
+from engine.memory.rules import kv_token_bytes
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
+from engine.parallel.group import Group
+from engine.parallel.interconnect import measure_interconnect
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.scheduler import Scheduler
-from engine.trace.records import Header, MemoryBreakdown, ModelCard
+from engine.trace.records import Header, Interconnect, MemoryBreakdown, ModelCard
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Assembly:
         self.model = model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         if model.device.index is not None:
             torch.cuda.set_device(model.device)  # of this thread
-        self.detokenizers = DetokenizerFactory(model.tokenizer)
+        self.detokenizers = model.detokenizers
         self.grammars = Grammars(model.tokenizer, model.card.vocabulary, model.eos)
         self._runtime = max(0, machine.resident() - model.held_bytes)
         self._threads, self._threads_why = torch.get_num_threads(), "" if threads is None else "as asked"
@@ -69,6 +71,7 @@ class Assembly:
         elif threads is None and model.device.type == "cpu":
             self._threads, self._threads_why = fastest_threads(model, self.detokenizers)
         self.roof = roof_of(model, self._threads)
+        self._interconnect = _interconnect(model)
         self._drafts, self._make_runner = Drafts(model), RunnerFactory(model, self.detokenizers, self.roof)
         self._prepared: PreparedRunner | None = None
 
@@ -101,13 +104,25 @@ class Assembly:
         weights = draft.weight_bytes if draft else 0
         return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
 
-    def _ranks(self) -> dict[str, Any]:
-        """What a header tells of them."""
+    def _ranks(self, config: EngineConfig, blocks: int, draft: ModelCard | None) -> dict[str, Any]:
+        """What a header tells of them; rank 0 has a draft's keys and values too."""
         model = self.model
         if model.ranks is None or model.group is None:
             return {}
         weights = (model.held_bytes, *model.ranks.weight_bytes)
-        return {"rank_devices": model.ranks.devices, "rank_weights": weights, "ranks_meet": model.group.name}
+        item, tokens = model.dtype.itemsize, blocks * config.block_size
+        each = [kv_token_bytes(kv, item, config.kv_dtype) for kv in (model.layer_kv, *model.ranks.layer_kv)]
+        each[0] += draft.kv_token_bytes if draft is not None else 0
+        return {
+            "rank_devices": model.ranks.devices,
+            "rank_weights": weights,
+            "rank_kv": tuple(tokens * kv for kv in each),
+            "ranks_meet": model.group.name,
+            "sequence_parallel": model.ranks.parallel.sequence,
+            "rank_layers": model.stage_layers,
+            "micro_batches": model.ranks.parallel.micro_batches,
+            "interconnect": self._interconnect,
+        }
 
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
@@ -129,8 +144,20 @@ class Assembly:
             draft=parts.draft,
             host_blocks=ledger.swapping.total,
             swap_rate=parts.prepared.host.rate,
-            **self._ranks(),
+            **self._ranks(parts.config, ledger.pool.total, parts.draft),
         )
+
+
+def _interconnect(model: LoadedModel) -> Interconnect | None:
+    """How fast the ranks exchange; None of one device, and of stages, which hand on once a micro-batch. Raises
+    RankLost."""
+    if model.ranks is None or not isinstance(model.group, Group):
+        return None
+    model.ranks.measure("interconnect")
+    try:
+        return measure_interconnect(model.group, model.dtype)
+    except Exception as error:
+        raise model.ranks.lost(error) from error
 
 
 def _refuse_undivided(config: EngineConfig) -> None:

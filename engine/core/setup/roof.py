@@ -50,7 +50,7 @@ def cache_file() -> Path:
 
 def roof_of(model: LoadedModel, threads: int) -> Roof | None:
     """The roof for a model on its device, from the cache where it was measured within the last week; None where the
-    memory has no room to measure it."""
+    memory has no room to measure it. Of a split model that of all ranks, who measure at once."""
     cpu = model.device.type == "cpu"
     inputs, outputs = widest_matrix(model.module)
     widest = CPU_WIDEST if cpu else GPU_WIDEST
@@ -58,14 +58,18 @@ def roof_of(model: LoadedModel, threads: int) -> Roof | None:
     name = machine.processor_name() if cpu else torch.cuda.get_device_name(model.device)
     dtype = str(model.dtype).removeprefix("torch.")
     key = f"{FORMAT} · {name} · {dtype} · {threads} threads · torch {torch.__version__} · {inputs}x{outputs}"
+    if model.devices > 1:
+        key += f" · {model.devices} ranks"
     kept = _read().get(key)
     with contextlib.suppress(KeyError, TypeError, ValueError):
         if kept is not None and 0 <= time.time() - kept["measured"] < WEEK:
             sets, bandwidths = tuple(map(int, kept["working_sets"])), tuple(map(float, kept["bandwidths"]))
             if sets and len(sets) == len(bandwidths):
                 return Roof(sets, bandwidths, float(kept["operations"]), float(kept["seconds"]))
+    if model.ranks is not None:
+        model.ranks.measure("roof", inputs=inputs, outputs=outputs)
     try:
-        roof = measure_roof(model.device, model.dtype, inputs, outputs)
+        roof = _of_ranks(measure_roof(model.device, model.dtype, inputs, outputs), model.devices)
     except Exception as error:
         if fault_of(error, model.device) is not Fault.MEMORY:
             raise
@@ -73,6 +77,12 @@ def roof_of(model: LoadedModel, threads: int) -> Roof | None:
         return None
     _keep(key, roof)
     return roof
+
+
+def _of_ranks(roof: Roof, ranks: int) -> Roof:
+    """What so many reach together, each of whom has this roof while the others compute too."""
+    sets, bandwidths = ([ranks * value for value in values] for values in (roof.working_sets, roof.bandwidths))
+    return Roof(tuple(map(int, sets)), tuple(bandwidths), ranks * roof.operations, roof.seconds)
 
 
 def measure_roof(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int) -> Roof:

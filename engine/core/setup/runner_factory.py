@@ -99,7 +99,9 @@ class RunnerFactory:
             return self._prepare(config, report, draft)
         except InvalidInput:
             raise
-        except Exception as error:
+        except Exception as found:
+            ranks = self._model.ranks
+            error = found if ranks is None else ranks.meant(found)
             match fault_of(error, self._model.device):
                 case Fault.DEVICE:
                     raise device_lost(error) from error

@@ -12,6 +12,7 @@ from engine.trace import Array, Ended, Header, Kind, Notice, Record, Steered, St
 LAUNCH = ("plan", "draft", "prepare", "forward", "sample")  # one after another from the step's start
 READ_BACK = ("wait", "commit", "record")  # wait and commit end at the step's end, record follows
 STATES = {Kind.PREFILL: "prefill", Kind.DECODE: "decode", Kind.HELD: "held"}
+RANK_STATES = ("computing", "communicating", "waiting")
 WINDOW = 1.0  # seconds that the rate of tokens is told of
 PROCESSES = 3  # of a run
 
@@ -29,6 +30,7 @@ class RunEvents:
         self._launch = (pid, file.thread(pid, "CPU: launches a step"))
         self._read_back = (pid, file.thread(pid, "CPU: reads it back"))
         self._gpu: Track | None = None
+        self._ranks: list[Track] = []
         self._slots: list[Track] = []
         self.samples = SampleTracks(file, requests_pid, flows)
         self._until: dict[Track, int] = {}  # when a track's last slice ended
@@ -86,6 +88,7 @@ class RunEvents:
         begin, end = self._slice(self._steps, f"step {step.step}", self._at(step.started), ended, text(args))
         self.now = max(self.now, end)
         self._phases(step)
+        self._of_ranks(step)
         self._rows(step, begin, end)
         branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
         for key in zip(step.preempted.tolist(), branches):
@@ -109,6 +112,33 @@ class RunEvents:
                 self._gpu = (self._pid, self._file.thread(self._pid, "GPU"))
             done = step.ended - seconds.get("commit", 0.0)
             self._slice(self._gpu, f"step {step.step}", self._at(done - step.device), self._at(done))
+
+    def _of_ranks(self, step: Step) -> None:
+        """What each rank of a split model did from the launch to the end of forward. A record tells how long, not when:
+        its slices lie one after another from the launch on. Of a pipeline it tells when each micro-batch was computed;
+        what is empty between is a bubble."""
+        while len(self._ranks) < len(step.rank_bytes):
+            self._ranks.append((self._pid, self._file.thread(self._pid, f"rank {len(self._ranks)}")))
+        if len(step.micro_begun):
+            self._of_stages(step)
+            return
+        begin = step.started + sum(step.seconds.get(name, 0.0) for name in LAUNCH[: LAUNCH.index("prepare")])
+        told = [column.tolist() for column in (step.rank_computing, step.rank_communicating, step.rank_waiting)]
+        for track, sent, *seconds in zip(self._ranks, step.rank_bytes.tolist(), *told):
+            at = begin
+            for name, took in zip(RANK_STATES, seconds):
+                if took > 0:
+                    args = {"step": step.step} | ({"bytes": sent} if name == "communicating" else {})
+                    self._slice(track, name, self._at(at), self._at(at + took), text(args))
+                    at += took
+
+    def _of_stages(self, step: Step) -> None:
+        shape = len(step.rank_bytes), -1
+        spans = np.stack([step.micro_begun.reshape(shape), step.micro_ended.reshape(shape)], axis=2) + step.started
+        for track, sent, each in zip(self._ranks, step.rank_bytes.tolist(), spans.tolist()):
+            args = text({"step": step.step, "bytes": sent})
+            for number, (begin, end) in enumerate(each):
+                self._slice(track, f"micro-batch {number + 1}", self._at(begin), self._at(end), args)
 
     def _rows(self, step: Step, begin: int, end: int) -> None:
         said = [""] * step.rows
@@ -152,6 +182,8 @@ class RunEvents:
             owned = self._blocks - step.free_blocks - step.cached_blocks
             blocks = {"owned": owned, "kept for a prefix": step.cached_blocks, "free": step.free_blocks}
             self._count("KV blocks", at, blocks)
+        if len(step.rank_bytes):
+            self._count("bytes between ranks", at, {"sent": int(step.rank_bytes.sum())})
         kinds = ("used", "reserved", "internal", "external")
         self._count("KV tokens", at, {kind: getattr(step, f"kv_{kind}") for kind in kinds})
 

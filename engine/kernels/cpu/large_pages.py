@@ -8,15 +8,17 @@ virtual machine twice. On two cores of an AMD EPYC, the products of a step of 33
 import contextlib
 import math
 import mmap
-import os
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
-from ctypes import CDLL, c_int, c_size_t, c_void_p, get_errno
+from ctypes import c_int, c_long, c_void_p
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from engine.kernels.cpu.library import native
 
 try:
     import psutil
@@ -25,8 +27,6 @@ except ImportError:  # a rented machine with a GPU may do without
 
 CHUNK = 64 << 20  # bytes; what nobody touches of one takes no memory
 LINE = 64  # bytes; where a tensor begins
-PAGE = 2 << 20
-POPULATE_WRITE = 23  # madvise's, since Linux 5.14
 SPARE = 2  # times as much memory must be free as is populated
 
 
@@ -54,45 +54,35 @@ def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return LargePages(0).zeros(shape, dtype)
 
 
-class Populating(threading.Thread):
+class Populating:
     """Has the system give the memory of tensors that nobody wrote to yet, their beginnings first: otherwise it does so
     when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms each. It
-    takes only time that nobody else wants; it ends with the last page, by `stop`, or as a tensor is gone."""
+    takes only time that nobody else wants; it ends with the last page, by `stop`, or as nobody holds this any more.
+    Without the compiled kernels, or with little memory free, it does nothing."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        super().__init__(name="populating", daemon=True)
-        self._tensors, self._stopped = list(map(weakref.ref, tensors)), False
-        self.start()
+        self._tensors = list(tensors)  # they must not go while their pages are asked for
+        self._end: weakref.finalize[..., Any] | None = None
+        library, areas = native().library, list[int]()
+        for tensor in tensors:
+            begin = tensor.data_ptr()
+            areas += begin // mmap.PAGESIZE * mmap.PAGESIZE, begin + tensor.untyped_storage().nbytes()
+        size = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+        if library is None or psutil is None or psutil.virtual_memory().available < SPARE * size:
+            return
+        start, end = library.begin_populating, library.end_populating
+        start.restype, start.argtypes = c_void_p, (c_void_p, c_long)
+        end.restype, end.argtypes = None, (c_void_p, c_int)
+        if thread := start((c_long * len(areas))(*areas), len(tensors)):
+            self._end = weakref.finalize(self, end, thread, 1)
+            self._whole = partial(end, thread, 0)
 
     def stop(self) -> None:
         """Returns when it has ended."""
-        self._stopped = True
-        if self.is_alive() and self.native_id:
-            with contextlib.suppress(OSError, AttributeError):  # it is waited for: it gets its share of time
-                os.sched_setscheduler(self.native_id, os.SCHED_OTHER, os.sched_param(0))
-        self.join()
+        if self._end is not None:
+            self._end()
 
-    def run(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # no such call, page size or policy here
-            size = sum(tensor.untyped_storage().nbytes() for tensor in self._held())
-            if psutil is None or psutil.virtual_memory().available < SPARE * size:
-                return
-            os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
-            advise = CDLL(None, use_errno=True).madvise  # mmap's own holds Python's lock meanwhile
-            advise.argtypes = c_void_p, c_size_t, c_int
-            done, left = 0, True
-            while left:
-                left = False
-                for tensor in self._held():
-                    first = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-                    begin, end = first // PAGE * PAGE + done, tensor.data_ptr() + tensor.untyped_storage().nbytes()
-                    if begin < end and not self._stopped:
-                        left, at = True, max(begin, first)
-                        if advise(at, min(begin + PAGE, end) - at, POPULATE_WRITE):
-                            raise OSError(get_errno(), "madvise")
-                done += PAGE
-
-    def _held(self) -> list[Tensor]:
-        """All, or none where one is gone."""
-        held = [tensor for ref in self._tensors if (tensor := ref()) is not None]
-        return held if len(held) == len(self._tensors) else []
+    def join(self) -> None:
+        """Returns when all of the memory is there."""
+        if self._end is not None and self._end.detach():
+            self._whole()

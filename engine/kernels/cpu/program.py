@@ -2,7 +2,8 @@
 
 It is to a CPU what a CUDA graph is to a GPU: between two kernels runs no Python, and all threads stay awake. Every
 kernel works on rows of which each token has as many, so the calls of a step of `tokens` serve fewer too; and those
-after the choice of the tokens whose logits are wanted have as many rows for each of these.
+after the choice of the tokens whose logits are wanted have as many rows for each of these, those between the sharing of
+rows among ranks and their coming together for each of a rank's share.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu import structures as held
+from engine.kernels.cpu.exchange import ROWS, SHARE_SUMMED
 from engine.kernels.cpu.fusing import fused
 from engine.kernels.cpu.library import function, work
 from engine.kernels.cpu.recorder import Made, Recorder, Unrecordable, place_of
 
 LINE = 64  # bytes; where memory is given out
+TOKENS, KEPT, SHARE = range(3)  # what a call has rows for, as `native/program.c` has them
 
 
 class Program:
@@ -38,12 +41,14 @@ class Program:
         rows = tokens if kept is None else len(kept)
         places = [_made_by_a_kernel(result, made, rows) for result in results]
         self._kept, self._parts = recorder.kept, fused(recorder.calls, made, places)
-        of_kept = _of_kept(self._parts, made, kept)
+        rank, ranks = _rank(self._parts)
+        counts = tokens, rows, tokens * (rank + 1) // ranks - tokens * rank // ranks
+        if tokens < ranks:
+            raise Unrecordable(f"{tokens} tokens are too few for {ranks} ranks to share")
         self._calls = (held.Call * len(self._parts))()
-        for call, part, after in zip(self._calls, self._parts, of_kept, strict=True):
-            call.work, call.part, call.of_kept = work(part.work), addressof(part), after
-            call.timed = part.work == "decode_attention"
-            count = tokens if kept is None or not after else len(kept)
+        for call, part, counted in zip(self._calls, self._parts, _counted(self._parts, made, kept), strict=True):
+            call.work, call.part, call.counted = work(part.work), addressof(part), counted
+            call.timed, count = part.work == "decode_attention", counts[counted]
             call.each, left = divmod(part.part.rows, count)
             if left:
                 raise Unrecordable(f"{part.work} of {part.part.rows} rows for {count} tokens")
@@ -61,33 +66,52 @@ class Program:
         for result, place in zip(results, places, strict=True):
             first = begin + offsets[place] + result.data_ptr() - made[place].begin
             self._results.append(self._memory[first : first + result.nbytes].view(result.dtype).view(result.shape))
-        self._program = held.Program(addressof(self._calls), len(self._parts))
+        self._program = held.Program(addressof(self._calls), len(self._parts), 0, 0, rank, ranks)
 
     @property
     def bytes(self) -> int:
         """Of the memory that it computes in."""
         return self._memory.nbytes
 
-    def __call__(self, tokens: int, kept: int | None = None) -> list[Tensor]:
+    def __call__(
+        self, tokens: int, kept: int | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> list[Tensor]:
         """Runs it over the first `tokens` of its inputs, `kept` of which are gone on with. Results `[kept or tokens,
-        ...]` are overwritten by the next run. Raises MemoryError."""
+        ...]` are overwritten by the next run. `meanwhile` is called on this thread while the others compute, which then
+        joins them; it must not raise. Raises MemoryError."""
         program, rows = self._program, tokens if kept is None else kept
         program.tokens, program.kept, program.threads = tokens, rows, torch.get_num_threads()
+        program.meanwhile = held.NOTHING if meanwhile is None else held.Meanwhile(meanwhile)
         if function("run_program")(byref(program)):
             raise MemoryError(f"no memory for a step of {tokens} tokens")
         self.attention = program.attention
         return [result[:rows] for result in self._results]
 
 
-def _of_kept(calls: Sequence[held.Structure], made: Sequence[Made], kept: Tensor | None) -> list[bool]:
-    """Which calls work on the rows of kept tokens: the one that picks them, and all that read what such a call made."""
-    after, told = set[int](), []
+def _rank(calls: Sequence[held.Structure]) -> tuple[int, int]:
+    """Which rank of how many this is, where ranks share rows; else the only one."""
+    return next(((call.rank, call.ranks) for call in calls if isinstance(call, held.Share)), (0, 1))
+
+
+def _counted(calls: Sequence[held.Structure], made: Sequence[Made], kept: Tensor | None) -> list[int]:
+    """What each call has rows for: every token, those that are kept, or those of this rank's share. What reads what was
+    made for some of them is for these too, until ranks hand their shares to all."""
+    known, told = dict[int, int](), []
     for call in calls:
         places = [place_of(made, getattr(call, name)) for name in call.places()]
-        picks = kept is not None and isinstance(call, held.Lookup) and call.ids == kept.data_ptr()
-        told.append(picks or any(place in after for place in places[call.writes :]))
-        if told[-1]:
-            after.update(place for place in places[: call.writes] if place is not None)
+        found = {known[place] for place in places[call.writes :] if place in known}
+        if isinstance(call, held.Lookup) and kept is not None and call.ids == kept.data_ptr():
+            found = {KEPT}
+        if isinstance(call, held.Exchange) and call.kind == ROWS:
+            found = set()
+        if len(found) > 1:
+            raise Unrecordable(f"{call.work} reads rows of different counts")
+        counted = found.pop() if found else TOKENS
+        told.append(counted)
+        if isinstance(call, held.Share) or (isinstance(call, held.Exchange) and call.kind == SHARE_SUMMED):
+            counted = SHARE
+        if counted != TOKENS:
+            known |= {place: counted for place in places[: call.writes] if place is not None}
     return told
 
 

@@ -1,7 +1,7 @@
 """The structures of the compiled kernels: each is one of `native/`, named in the file that its kernel is in."""
 
+from ctypes import CFUNCTYPE, c_double, c_float, c_int, c_long, c_void_p
 from ctypes import Structure as CStructure
-from ctypes import c_double, c_float, c_int, c_long, c_void_p
 from typing import ClassVar
 
 
@@ -135,13 +135,25 @@ class Exchange(Structure):
     _fields_ = [
         *(("part", Part), *_places("out", "x", "lanes")),
         *_sizes("rank", "ranks", "lane", "buffers", "buffer", "width", "total", "patience"),
-        ("gather", c_int),
+        ("kind", c_int),
     ]
 
 
+class Share(Structure):
+    work = "share_rows"
+    _fields_ = [("part", Part), *_places("out", "x"), *_sizes("rank", "ranks", "bytes")]
+
+
 class Call(CStructure):
-    _fields_ = [*_places("work", "part"), *_sizes("each", "of_kept", "timed", "begun", "ended")]
+    _fields_ = [*_places("work", "part"), *_sizes("each", "counted", "timed", "begun", "ended")]
+
+
+Meanwhile = CFUNCTYPE(None)
+NOTHING = Meanwhile()
 
 
 class Program(CStructure):
-    _fields_ = [*(*_places("calls"), *_sizes("count", "tokens", "kept"), ("threads", c_int)), ("attention", c_double)]
+    _fields_ = [
+        *(*_places("calls"), *_sizes("count", "tokens", "kept", "rank", "ranks")),
+        *(("threads", c_int), ("attention", c_double), ("meanwhile", Meanwhile)),
+    ]

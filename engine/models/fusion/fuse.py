@@ -104,7 +104,7 @@ def fuse(module: PreTrainedModel) -> Fusion:
         return fusion
     with torch.inference_mode():
         try:
-            before = _logits(module)
+            before = short_logits(module)
             _swap_all(module, setting, fusion)
             if setting.kernels.on_gpu:
                 _join_all(module, setting, fusion)
@@ -171,7 +171,7 @@ def _swap_proved(
 def _difference(module: PreTrainedModel, setting: Setting, before: Tensor) -> str:
     """How far the model's logits are from those before it was fused, where that is too far; else ""."""
     # NaN where either is not finite.
-    difference = float(((_logits(module, Placed(setting)) - before).norm(dim=-1) / before.norm(dim=-1)).median())
+    difference = float(((short_logits(module, Placed(setting)) - before).norm(dim=-1) / before.norm(dim=-1)).median())
     near = difference <= TOLERANCE[setting.dtype]
     return "" if near else f"the model's logits differ by {difference:.2g} of their spread"
 
@@ -188,7 +188,7 @@ def _likeness(part: nn.Module) -> Hashable:
     return type(part), settings, made_of, held, "forward" in vars(part)
 
 
-def _logits(module: PreTrainedModel, batch: Causal | None = None) -> Tensor:
+def short_logits(module: PreTrainedModel, batch: Causal | None = None) -> Tensor:
     """The logits `[tokens, vocabulary]` of a short prompt, float32, each token's around zero."""
     vocabulary = int(module.config.get_text_config().vocab_size)
     ids = torch.randint(min(vocabulary, 1000), (1, PROMPT), generator=torch.Generator().manual_seed(0))

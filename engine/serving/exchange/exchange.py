@@ -1,5 +1,5 @@
-"""One request that generates, from its body to the end of its answer. What it costs is a few assignments: facts are
-worked out later, on another thread."""
+"""One request that generates, whoever sent it, from its body to the end of its answer. What it costs is a few
+assignments: facts are worked out later, on another thread."""
 
 import time
 from collections.abc import Sequence
@@ -16,13 +16,15 @@ LONGEST_HEADER = 512  # characters of a trace context that are looked at
 @dataclass(slots=True)
 class Exchange:
     """`received` is Unix time; `began`, `submitted` and `ended` are of `time.perf_counter`. `status` is what was sent,
-    or would have been. `traceparent` and `tracestate` are the client's (W3C)."""
+    or would have been. `traceparent` and `tracestate` are the client's (W3C). `label` is what the trace names it by,
+    `places` how many samples of it are counted as open."""
 
     id: str
     route: str
     caller: str
     model: str
-    size: int  # bytes of the body
+    size: int = 0  # bytes of the body
+    label: str = ""
     traceparent: str = ""
     tracestate: str = ""
     received: float = field(default_factory=time.time)
@@ -32,6 +34,7 @@ class Exchange:
     prompts: Sequence[Prompt] = ()
     submitted: float = 0.0
     streams: Sequence[Stream] = ()
+    places: int = 0
     status: int = 200
     error: str = ""
     message: str = ""

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from engine.serving.answering import body_of
 from engine.serving.asked.reading import Asked, read
 from engine.serving.errors import ApiError
 from engine.serving.fleet.fleet import Fleet
@@ -26,7 +27,7 @@ def fleet_routes(service: Service) -> list[Route]:
     async def kill(request: Request) -> Response:
         if not service.settings.kills:
             raise ApiError(403, "no replica is ended for a caller here; serve with --allow-kill", None, "not_allowed")
-        place = read(AskedKill, await request.body()).place
+        place = read(AskedKill, await body_of(request)).place
         if not fleet.kill(place):
             raise ApiError(404, f"there is no replica {place} now", "place", "not_found")
         return JSONResponse({"place": place})

@@ -1,7 +1,7 @@
 """What a span says of its request."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from engine.config.specs import Prompt
@@ -14,10 +14,23 @@ LARGEST = 1 << 63  # of whole numbers
 Attribute = str | int | float | Sequence[str]
 
 
+def operation(facts: Facts) -> str:
+    """What was asked for, by what was sent: a window's requests of both kinds have one route."""
+    return (
+        names.CHAT
+        if any(map(_is_chat, facts.prompts)) or facts.route.endswith("chat/completions")
+        else names.COMPLETION
+    )
+
+
+def _is_chat(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and any(isinstance(part, Mapping) for part in prompt[:1])
+
+
 def common(facts: Facts) -> dict[str, Attribute]:
     """What its measures say too: few values of each."""
     said: dict[str, Attribute] = {
-        names.OPERATION: names.OPERATIONS[facts.route],
+        names.OPERATION: operation(facts),
         names.PROVIDER_NAME: names.PROVIDER,
         names.REQUEST_MODEL: facts.model,
         names.RESPONSE_MODEL: facts.model,

@@ -2,7 +2,7 @@
 taken."""
 
 PROVIDER = "batchscope"
-OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}  # by route
+CHAT, COMPLETION = "chat", "text_completion"  # operations
 
 OPERATION = "gen_ai.operation.name"
 PROVIDER_NAME = "gen_ai.provider.name"

@@ -20,7 +20,7 @@ from prometheus_client import Metric
 
 from engine.serving.exchange import Facts
 from engine.serving.otlp import names
-from engine.serving.otlp.attributes import attributes, common
+from engine.serving.otlp.attributes import attributes, common, operation
 from engine.serving.settings import OtlpSettings
 
 CLOSING = 5.0  # seconds that the last spans may take
@@ -95,7 +95,7 @@ class Otlp:
         given = {"traceparent": facts.traceparent, "tracestate": facts.tracestate}
         parent = self._propagator.extract({name: value for name, value in given.items() if value})
         span = self._tracer.start_span(
-            f"{names.OPERATIONS[facts.route]} {facts.model}",
+            f"{operation(facts)} {facts.model}",
             parent,
             SpanKind.SERVER,
             attributes(facts, self._text),

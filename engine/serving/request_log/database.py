@@ -36,8 +36,10 @@ class Database:
 
     @property
     def name(self) -> str:
-        """As people may read it."""
-        return str(self.file) if self.file is not None else self.url.render_as_string(hide_password=True)
+        """As people may read it: a password may stand in two places."""
+        open_part = {name: value for name, value in self.url.query.items() if "password" not in name.lower()}
+        plain = self.url.set(query=open_part)
+        return str(self.file) if self.file is not None else plain.render_as_string(hide_password=True)
 
     def insert(self, rows: Sequence[Row]) -> int:
         """How many it refuses for what they hold. A row whose id is there already is written. Raises Away."""

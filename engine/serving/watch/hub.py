@@ -1,19 +1,23 @@
-"""What all watchers of one engine share: its trace as it stands, its name as a run, and who has control."""
+"""What all watchers of one engine share: its trace as it stands, its name as a run, who has control, and what they sent
+in."""
 
 import uuid
+from collections import Counter
 from threading import Lock
 
 from engine.remote.frames import pack
+from engine.serving.service import Service
 from engine.serving.watch.control import Control
 from engine.serving.watch.recent import Recent
+from engine.serving.watch.requests import WindowRequests
 from engine.serving.watch.texts import without_texts
 from engine.trace.records import Record
-from engine.trace.trace import Trace
 
 HISTORY = 2_048  # records that who joins late is sent at most beside how things stood before them
 PIECE = 256  # records that are fed while others wait
 FRAME = 256 << 10  # bytes of records in a frame, before they are deflated
 MOST_WATCHERS = 64
+MOST_OF_A_KEY = 16
 
 
 class Gap(Exception):
@@ -21,14 +25,24 @@ class Gap(Exception):
 
 
 class Hub:
-    """Of a trace whose first records are there, or in which nothing is open."""
+    """Of an engine whose trace's first records are there, or in which nothing is open."""
 
-    def __init__(self, trace: Trace, control: Control, share_texts: bool) -> None:
-        self.run, self.trace, self.control, self.share_texts = uuid.uuid4().hex, trace, control, share_texts
-        self.watchers = 0
+    def __init__(self, service: Service, control: Control) -> None:
+        trace, self.run = service.engine.trace, uuid.uuid4().hex
+        self.trace, self.control, self.share_texts = trace, control, service.settings.share_text
+        self.requests = WindowRequests(service)
+        self.watchers: Counter[str] = Counter()  # by key
         self._recent, self._lock = Recent(), Lock()
         if trace.records.first:
             self._recent.begin(trace.header, len(trace.records))
+
+    def full(self, caller: str) -> str:
+        """Why nobody else may watch with this key; "" where somebody may."""
+        if self.watchers.total() >= MOST_WATCHERS:
+            return f"{MOST_WATCHERS} windows watch already"
+        if caller and self.watchers[caller] >= MOST_OF_A_KEY:
+            return f"{MOST_OF_A_KEY} windows of this key watch already"
+        return ""
 
     @property
     def position(self) -> int:

@@ -8,9 +8,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.remote.frames import PROTOCOL
 from engine.serving.errors import ApiError
+from engine.serving.fleet import Fleet
 from engine.serving.service import Service
 from engine.serving.settings import ServingSettings
-from engine.serving.watch.hub import MOST_WATCHERS, Hub
+from engine.serving.watch.control import Seat
+from engine.serving.watch.hub import Hub
 from engine.serving.watch.watcher import Watcher, said_by
 from engine.trace.records import VERSION
 
@@ -31,22 +33,22 @@ class WatchRoute:
             said = "a page of another origin may not watch; see --cors"
             await socket.send_denial_response(ApiError(403, said, None, "origin").response)
             return
-        if self._hub.watchers >= MOST_WATCHERS:
-            said = f"{MOST_WATCHERS} windows watch already"
+        caller = scope["caller"]
+        if said := self._hub.full(caller):
             await socket.send_denial_response(ApiError(429, said, None, "rate_limit_exceeded", 10).response)
             return
-        self._hub.watchers += 1
+        self._hub.watchers[caller] += 1
         try:
             with contextlib.suppress(WebSocketDisconnect):
                 await socket.accept()
                 await self._greet(socket)
         finally:
-            self._hub.watchers -= 1
+            self._hub.watchers[caller] -= 1
 
     async def _greet(self, socket: WebSocket) -> None:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                asked = await said_by(socket)
+                asked = await said_by(socket, self._service)
         except TimeoutError:
             asked = {}
         match asked:
@@ -72,17 +74,16 @@ class WatchRoute:
         await socket.close(4400)
 
     async def _live(self, socket: WebSocket, client: str, wants: bool, run: str, position: int) -> None:
-        hub, caller = self._hub, socket.scope["caller"]
-        left = asyncio.Event()
-        observes = hub.control.take(client, caller, left.set) if wants else "this window only watches, as it asked to"
-        texts = hub.share_texts or not observes
-        known = socket.scope["known"]
-        watcher = Watcher(
-            socket, self._service, hub, texts=texts, observes=observes, known=lambda: known() and not left.is_set()
-        )
+        caller, known, left = socket.scope["caller"], socket.scope["known"], asyncio.Event()
+        seat = Seat(self._hub.control, client, caller, left.set)
+        if wants:
+            seat.take()
+        watcher = Watcher(socket, self._service, self._hub, seat, lambda: known() and not left.is_set())
         try:
             about = {"protocol": PROTOCOL, "records": VERSION, "model": self._service.model}
-            await watcher.say(say="welcome", **about, observes=observes, texts=texts, caller=caller)
+            engine = self._service.engine
+            about |= {"replicas": engine.size if isinstance(engine, Fleet) else 0, "caller": caller}
+            await watcher.say(say="welcome", **about, **watcher.standing)
             await watcher.live(run, position)
         finally:
-            hub.control.lose(left.set, watcher.left_for_good)
+            seat.lose(watcher.left_for_good)

@@ -11,6 +11,7 @@ from engine.trace.records import Ended, PromptScored, Record, Step, Submitted, f
 
 TOKENS = ("token", "alt_token", "draft_token", "rather_token", "beam_token")  # of a step: they are texts in numbers
 TEXTS = ("alt_text", "draft_text", "rather_text", "beam_text")
+UNTOLD = "it failed; why is told to those who may read texts"  # as the words may quote what was sent
 
 
 def without_texts(record: Record) -> Record:
@@ -24,7 +25,8 @@ def without_texts(record: Record) -> Record:
             tokens, params = _zeros(record.token_ids), _unworded(record.params)
             return replace(record, text="", token_ids=tokens, messages=(), params=params)
         case Ended():
-            return replace(record, text="", token=_zeros(record.token), text_end=_zeros(record.text_end))
+            error = UNTOLD if record.error else ""
+            return replace(record, text="", error=error, token=_zeros(record.token), text_end=_zeros(record.text_end))
         case PromptScored():
             token, other, end = map(_zeros, (record.token, record.alt_token, record.text_end))
             return replace(record, text="", token=token, alt_token=other, text_end=end)

@@ -5,48 +5,44 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from engine.config.checks import InvalidInput, number, whole
-from engine.core.stream import Stream
 from engine.remote.asks import heard, token_ids
 from engine.remote.frames import STATE, pack
 from engine.serving.errors import ApiError
 from engine.serving.service import Service
+from engine.serving.watch.control import Seat
 from engine.serving.watch.hub import FRAME, Gap, Hub
 
 WINDOW = 256 << 10  # bytes that may be under way to a window: one that takes none is sent none
 PAUSE = 0.033  # seconds between looks at the trace
 PULSE = 1.0  # seconds between words on where the trace ends
-MOST_AT_ONCE = 4_096  # submissions of one message
+LONG = 64 << 10  # characters of a message from which on it is read off the event loop
 READS = ("encode", "decode", "pieces")
 
 Json = dict[str, Any]
 
 
 class Watcher:
-    """`texts`: it may read what is said. `observes`: why it may only look, "" where it has control. `known`: whether
-    its key is still good."""
+    """`known`: whether its key is still good."""
 
-    def __init__(
-        self, socket: WebSocket, service: Service, hub: Hub, *, texts: bool, observes: str, known: Callable[[], bool]
-    ) -> None:
+    def __init__(self, socket: WebSocket, service: Service, hub: Hub, seat: Seat, known: Callable[[], bool]) -> None:
         self._socket, self._service, self._hub = socket, service, hub
-        self._texts, self._observes, self._known = texts, observes, known
+        self._seat, self._known = seat, known
+        self._stood = self.standing
+        self._position = 0  # of the first record that it was not sent
         self._caller: str = socket.scope["caller"]
         self._sent = self._took = 0  # bytes of frames
         self._took_more = asyncio.Event()
         self._turn = asyncio.Lock()  # held while a request comes in: its answer goes out before its records
-        self._open: list[tuple[list[Stream], ExitStack]] = []  # what it has sent in, and its place in the queue
         self.left_for_good = False
 
     async def live(self, run: str, position: int) -> None:
         """From `position` of `run` on, where that is this one and is still there; else from how things stand."""
-        tasks = [asyncio.create_task(part) for part in (self._listen(), self._tell(run, position))]
+        tasks = [asyncio.create_task(part) for part in (self._tell(run, position), self._listen())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -56,72 +52,90 @@ class Watcher:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for _, place in self._open:
-                place.close()
 
     async def say(self, **words: Any) -> None:
         await self._socket.send_text(json.dumps(words))
+
+    @property
+    def standing(self) -> Json:
+        """What it may do here, as it is told."""
+        return self._seat.standing._asdict() | {"texts": self._texts}
+
+    @property
+    def _texts(self) -> bool:
+        """Whether it may read what is said."""
+        return self._hub.share_texts or not self._seat.standing.observes
 
     # -- what it is sent ------------------------------------------------------------------------------------------
 
     async def _tell(self, run: str, position: int) -> None:
         hub, records = self._hub, self._hub.trace.records
-        if run == hub.run and records.first <= position <= len(records):
-            await self.say(say="resume", run=run, position=position)
-        else:
-            position = await self._begin(0)
+        async with self._turn:
+            self._position = position
+            if run == hub.run and records.first <= position <= len(records):
+                await self.say(say="resume", run=run, position=position)
+            else:
+                await self._begin("behind" if run == hub.run else "")
         told = 0.0
         while True:
+            await self._say_standing()
             if time.monotonic() - told > PULSE:
                 told = time.monotonic()
-                self._let_go()
                 if not self._known():
-                    await self._socket.close(4401, "the key is no longer known, or another connection took its place")
-                    return
+                    return await self._dismiss()
                 await self.say(say="at", end=len(records))
             async with self._turn:
                 end = len(records)
-                new = position < end and self._sent - self._took < WINDOW
+                new = self._position < end and self._sent - self._took < WINDOW
                 if new:
                     try:
-                        frame, position = await self._service.aside(hub.frame, position, end, self._texts)
+                        next_frame = hub.frame, self._position, end, self._texts
+                        frame, self._position = await self._service.aside(*next_frame)
                         await self._send(frame)
                     except Gap:
-                        position = await self._begin(position)
-            if position < end and not new:  # its window is full: it is behind, and the engine does not wait
+                        await self._begin("behind")
+            if self._position < end and not new:  # its window is full: it is behind, and the engine does not wait
                 self._took_more.clear()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._took_more.wait(), PULSE)
-            elif not new or end - position < 1:
+            elif not new or end - self._position < 1:
                 await asyncio.sleep(PAUSE)
 
-    async def _begin(self, position: int) -> int:
-        """Tells how things stand; returns from where on records follow."""
+    async def _begin(self, why: str) -> None:
+        """Tells how things stand, from where on records follow, and why that is told: the window is "behind", or reads
+        "texts" from now on."""
         told, begins = await self._service.aside(self._hub.beginning, self._texts)
-        lost = begins - position if position else 0
-        await self.say(say="begin", run=self._hub.run, position=begins, state=len(told), lost=lost)
+        lost = begins - self._position if why == "behind" else 0
+        await self.say(say="begin", run=self._hub.run, position=begins, state=len(told), lost=lost, why=why)
         while told:
             frame, count = await self._service.aside(pack, STATE, told, FRAME)
             await self._send(frame)
             told = told[count:]
-        return begins
+        self._position = begins
 
     async def _send(self, frame: bytes) -> None:
         self._sent += len(frame)
         await self._socket.send_bytes(frame)
 
-    def _let_go(self) -> None:
-        """Of the places in the queue of requests that are over."""
-        for streams, place in self._open:
-            if all(stream.done for stream in streams):
-                place.close()
-        self._open = [(streams, place) for streams, place in self._open if not all(s.done for s in streams)]
+    async def _dismiss(self) -> None:
+        """Who takes nothing is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PULSE):
+                await self._socket.close(4401, "the key is no longer known, or another connection took its place")
+
+    async def _say_standing(self) -> None:
+        """Where that has changed."""
+        if (stands := self.standing) != self._stood:
+            self._stood = stands
+            await self.say(say="stands", **stands)
 
     # -- what it asks for -----------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         while self._socket.client_state is WebSocketState.CONNECTED:
-            asked = await said_by(self._socket)
+            asked = await said_by(self._socket, self._service)
+            if not self._known():
+                return await self._dismiss()
             match asked:
                 case {"do": "took", "bytes": int(took)}:
                     self._took = min(max(took, self._took), self._sent)
@@ -143,6 +157,9 @@ class Watcher:
             if verb == "submit":
                 async with self._turn:
                     await self.say(say="told", call=call, answer=await self._submit(asked))
+            elif verb == "control":
+                await self._control(asked.get("take") is True)
+                await self.say(say="told", call=call, answer=None)
             elif verb == "steer":
                 await self.say(say="told", call=call, answer=await self._steer(asked))
             elif verb in READS:
@@ -153,22 +170,24 @@ class Watcher:
             await self.say(say="refused", call=call, why=str(error))
 
     def _controls(self) -> None:
-        if self._observes:
-            raise InvalidInput(self._observes)
+        if why := self._seat.standing.observes:
+            raise InvalidInput(why)
+
+    async def _control(self, take: bool) -> None:
+        """Takes control, or gives it back. Who has it now, and read no texts before, is told anew what runs: before the
+        answer, and so before anything that it sends."""
+        async with self._turn:
+            read = self._texts
+            if take and (why := self._seat.take()):
+                raise InvalidInput(why)
+            if not take:
+                self._seat.give_back()
+            await self._say_standing()
+            if self._texts and not read:
+                await self._begin("texts")
 
     async def _submit(self, asked: Json) -> list[Json]:
-        self._controls()
-        given = asked.get("submissions")
-        if not isinstance(given, list) or not 0 < len(given) <= MOST_AT_ONCE:
-            raise InvalidInput(f"submissions: must be a list of 1 to {MOST_AT_ONCE:,}")
-        submissions = [heard(one) for one in given]
-        more = asked.get("more") is True
-        self._let_go()
-        with ExitStack() as place:
-            place.enter_context(self._service.admission.enter(self._caller, sum(s.params.n for s in submissions)))
-            call = partial(self._service.engine.submit_many, submissions, more)
-            streams = await self._service.ask(call)
-            self._open.append((streams, place.pop_all()))
+        streams = await self._hub.requests.submit(asked, self._caller, self._seat.standing.observes)
         names = "request", "submitted", "prompt_tokens", "samples"
         return [{name: getattr(stream, name) for name in names} for stream in streams]
 
@@ -197,10 +216,11 @@ class Watcher:
             return await self._service.ask(lambda: getattr(engine, verb)(tokens))
 
 
-async def said_by(socket: WebSocket) -> Json:
+async def said_by(socket: WebSocket, service: Service) -> Json:
     """The next message of a window; {} for what is none. Raises WebSocketDisconnect."""
     try:
-        value = json.loads(await socket.receive_text())
+        message = await socket.receive_text()
+        value = json.loads(message) if len(message) < LONG else await service.aside(json.loads, message)
     except (ValueError, RecursionError, KeyError):  # the last one: bytes
         return {}
     return value if isinstance(value, dict) else {}

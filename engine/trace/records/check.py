@@ -11,7 +11,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.config.parallel import MOST_RANKS
+from engine.config.parallel import MOST_MICRO, MOST_RANKS
 from engine.trace.column import Array
 from engine.trace.records.codec import Record
 from engine.trace.records.events import Steered
@@ -36,6 +36,7 @@ TOGETHER = (  # columns of one length
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
     ("rank_computing", "rank_communicating", "rank_waiting", "rank_bytes"),
+    ("micro_begun", "micro_ended"),
     ("beam_request", "beam_parent", "beam_branch", "beam_token", "beam_score", "beam_fate", "beam_text"),
 )
 COMES = (BlockEvent.TAKEN, BlockEvent.SHARED)
@@ -63,7 +64,12 @@ class RecordCheck:
             case Header():
                 slots = record.config.slots
                 ranks = len(record.rank_devices)
+                _expect(0 <= record.micro_batches <= MOST_MICRO, "micro-batches of that number")
+                _expect(
+                    len(record.rank_layers) in (0, ranks) and min(record.rank_layers, default=1) > 0, "layers of each"
+                )
                 _expect(len(record.rank_weights) == ranks != 1 and ranks <= MOST_RANKS, "ranks of that number")
+                _expect(len(record.rank_kv) in (0, ranks), "a pool of each rank")
                 _expect(
                     max(record.blocks, record.host_blocks, slots, record.config.block_size) <= MOST,
                     "a pool of that size",
@@ -72,6 +78,10 @@ class RecordCheck:
                 if roof is not None:
                     sizes = roof.working_sets
                     _expect(0 < len(sizes) == len(roof.bandwidths) and min(sizes) > 0, "the roof's working sets")
+                between = record.interconnect
+                if between is not None:
+                    _expect(0 < len(between.messages) == len(between.rates), "messages between ranks")
+                    _expect(min(*between.messages, *between.rates) > 0, "a rate between ranks")
                 self._header = record
             case Submitted():
                 fresh = record.request not in self._samples and record.request < MOST
@@ -128,6 +138,9 @@ class RecordCheck:
         _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
         _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
         _expect(len(step.rank_bytes) in (0, len(self._header.rank_devices)), "times of each rank")
+        told, most = len(step.micro_begun), len(step.rank_bytes) * MOST_MICRO
+        _expect(not told or (told <= most and not told % len(step.rank_bytes)), "micro-batches of each rank")
+        _expect(bool((step.micro_begun <= step.micro_ended).all()), "a micro-batch's span")
         for name in ("rank_computing", "rank_communicating", "rank_waiting", "rank_bytes"):
             _expect(bool((getattr(step, name) >= 0).all()), f"{name} below 0")
         self._owners("row", step.request, step.branch, 0)

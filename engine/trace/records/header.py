@@ -86,6 +86,23 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True)
+class Interconnect:
+    """What the ranks of a split model send each other through, in words (`way`: "shared memory", "loopback"), and how
+    fast, measured at load: of messages of `messages[i]` bytes, `rates[i]` bytes a second that one rank hands over until
+    it has what all did. `seconds`: how long measuring took."""
+
+    way: str
+    messages: tuple[int, ...]
+    rates: tuple[float, ...]
+    seconds: float = 0.0
+
+    def rate_at(self, message: float) -> float:
+        """Bytes a second of messages of so many bytes: between two that were measured in proportion to the logarithm
+        of their size, and beyond them as at the nearest."""
+        return float(np.interp(np.log(max(message, 1.0)), np.log(self.messages), self.rates))
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
@@ -112,8 +129,11 @@ class Header:
     run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
     and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
     `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
-    Of a model that is split over ranks, `rank_devices` and `rank_weights` (bytes) of each, and over what they meet in
-    words; the card and the pool's blocks are those of the whole.
+    Of a model that is split over ranks, `rank_devices`, `rank_weights` and `rank_kv` (bytes, the latter of the pool) of
+    each, over what they meet in words, and how fast; `sequence_parallel`: whether they share the rows of norms and
+    residuals; of a pipeline how many of the layers each has, `rank_layers`, and into how many `micro_batches` a step
+    was to be parted (0: as many as stages); the card and the pool's blocks are those of the whole, and the roof is that
+    of all ranks at once.
     `outside`: host and port of a server that was watched as its clients see it; `lacks`: what it cannot do, in phrases.
     Then a step is a piece of text that came, of one row, and takes no time; the ids of its tokens are -1 and their
     log-probabilities 0, since nobody told them; and nothing is known of batches, blocks, the machine, and of the model
@@ -138,9 +158,19 @@ class Header:
     swap_rate: float = 0.0
     rank_devices: tuple[str, ...] = ()
     rank_weights: tuple[int, ...] = ()
+    rank_kv: tuple[int, ...] = ()
     ranks_meet: str = ""
+    sequence_parallel: bool = False
+    rank_layers: tuple[int, ...] = ()
+    micro_batches: int = 0
+    interconnect: Interconnect | None = None
     outside: str = ""
     lacks: tuple[str, ...] = ()
+
+    @property
+    def most_tokens(self) -> int:
+        """Of those that are computed at once: a longer step is recorded as several runs."""
+        return self.mixed_graphs[-1] if self.mixed_graphs else self.config.token_budget
 
     @property
     def kv_token_bytes(self) -> int:

@@ -100,7 +100,8 @@ class Step:
     and `draft_text` are those proposed, in row order.
 
     `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
-    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    another up to sample, and read back with wait and commit up to `ended`. What of the record was made while the next
+    step computed is that one's `forward`. `attention`: those of `forward` that were
     spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
     `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
@@ -112,9 +113,10 @@ class Step:
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
 
-    Of a model that is split, `[ranks]`, seconds of the forward by what each rank did: `rank_computing`,
+    Of a model that is split, `[ranks]`, seconds of prepare and forward by what each rank did: `rank_computing`,
     `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
-    `rank_bytes` that it sent. Empty where nobody told.
+    `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started`
+    at which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
     """
 
     step: int
@@ -189,6 +191,8 @@ class Step:
     rank_communicating: Array = empty(np.float32)
     rank_waiting: Array = empty(np.float32)
     rank_bytes: Array = empty(np.int64)
+    micro_begun: Array = empty(np.float32)
+    micro_ended: Array = empty(np.float32)
 
     @property
     def rows(self) -> int:

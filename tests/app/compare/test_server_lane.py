@@ -9,11 +9,13 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.lanes.editor import SERVER, LaneEditor
+from app.compare.lanes.outside import outside_words
 from app.compare.lanes.tally import LaneTally, waste_words, wasted_words
 from app.compare.words import sentence_of, title_of
 from app.inside.timeline.runs import TimelineCells
+from app.inside.timeline.words import cell_words
 from engine import EngineConfig
-from engine.trace import Ended, FinishReason, Kind, Record
+from engine.trace import Ended, FinishReason, Kind, Record, RequestIndex
 from tests.engine.trace.hand_made import header, step, submitted
 
 URL = "http://127.0.0.1:8000"
@@ -79,3 +81,27 @@ def test_a_request_is_at_work_from_its_first_piece_to_its_last(records: list[Rec
     cells.feed(records)
     assert list(zip(cells.request.tolist(), cells.begins.tolist(), cells.ends.tolist())) == [(0, 1.0, 3.0)]
     assert cells.changed == 0.0
+    assert cells.at(0.5, 0) is None
+    cell = cells.at(2.0, 0)
+    assert cell is not None
+    assert cell.heard
+    assert "unknown from outside" in cell_words(cell)
+
+
+def test_the_tip_of_its_bar_says_what_its_client_saw_and_what_is_not_known(records: list[Record]) -> None:
+    cells, index = TimelineCells(lambda place: records[2 + place]), RequestIndex()  # type: ignore[arg-type,return-value]
+    cells.feed(records)
+    for record in records[:-1]:
+        index.feed(record)
+    cell = cells.at(2.0, 0)
+    assert cell is not None
+    running = outside_words(cell, index.requests, 0.0).splitlines()
+    assert running[0] == "request 0 · row 1"
+    assert running[2] == "TTFT 1.00 s · 2 pieces of text so far · median gap 2.00 s"
+    assert running[3] == "it goes on"
+    index.feed(records[-1])
+    over = outside_words(cell, index.requests, 0.0).splitlines()
+    assert over[2].startswith("TTFT 1.00 s · 5 tokens · ")
+    assert over[3].endswith(" after 3.00 s")
+    assert over[-1].startswith("unknown from outside: its steps, its prefill")
+    assert "unknown from outside" in outside_words(cell, {}, 0.0)

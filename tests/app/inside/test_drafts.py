@@ -5,6 +5,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+from app.compare.lanes.tally import LaneTally, percent, short_wasted_words, wasted_words
 from app.inside.step.history import StepHistory
 from app.inside.step.story import StepStory, Waste
 from app.inside.timeline.runs import Cell
@@ -108,6 +109,12 @@ def test_the_measures_and_the_chart_count_what_was_kept(trace: Trace) -> None:
     rows = sum(int((step.drafted > 0).sum()) for step in verifying(trace))
     found = measure(trace)
     assert (found.drafts, found.drafted_tokens, found.accepted_tokens) == (rows, drafted, kept)
+    lane = LaneTally()
+    lane.feed(trace.records)
+    told = lane.figures()
+    assert told.thrown == pytest.approx(1 - kept / drafted)
+    assert f"{percent(told.thrown)} of drafts wasted" in wasted_words(told)
+    assert f"{percent(told.thrown)} of drafts wasted" == short_wasted_words(told)
     assert found.acceptance_rate == pytest.approx(kept / drafted)
     assert found.accepted_length == pytest.approx(1 + kept / rows)
     series, tally, chart = ChartSeries(), TallyIndex(), Drafts("drafts", "Tokens a verified row", "")

@@ -1,5 +1,7 @@
 """All panels that look inside, in the real window: the same facts from a live engine and from its saved run."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +10,19 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
+from app.bench.synthetic_lanes import lane_trace
 from app.compare.choice import LaneChoice, RaceChoice
 from app.inside.insights import INSIGHTS
 from app.inside.memory.panel import MemoryBill
-from app.inside.panel import InsightPanel
+from app.inside.panel import COMING, InsightPanel
 from app.inside.roofline.panel import Roofline
+from app.inside.step.panel import StepInspector
 from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.picture import paint
+from app.playback.cursor_bar import CursorBar
 from app.playback.scope import Scope
 from app.ui import theme
+from app.ui.painted import Painted
 from app.ui.tables.facts import Facts
 from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, SamplingParams, Submission, Trace, load_workload, save_trace
@@ -242,3 +249,43 @@ def test_a_moment_that_was_told_from_another_zero_is_of_the_same_step_in_every_p
             assert held is not None
             assert held.step == place
             assert roofline.plot.place == place
+
+
+def test_a_prompt_that_is_read_is_not_called_nothing(
+    open_panel: Callable[..., InsightPanel], monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
+) -> None:
+    said: list[str] = []
+    say = Painted.say_empty
+    monkeypatch.setattr(
+        Painted, "say_empty", lambda self, p, words, **how: said.append(words) or say(self, p, words, **how)
+    )
+    read = [header(EngineConfig()), submitted(0.0, 0, 900)]
+    for kind in (TimelinePanel, StepInspector, MemoryBill, Roofline):
+        for records, words in ((read[:1], "nothing has run yet|No step yet"), (read, COMING)):
+            panel = open_panel(kind, Trace(records), 480, 320)
+            said.clear()
+            panel.picture.grab()
+            assert any(re.search(words, each, re.I) for each in said), (kind, said)
+    bar = CursorBar(panel.scope)
+    qtbot.addWidget(bar)
+    assert bar.words.accessibleName() == "the first step is being computed"
+
+
+@pytest.mark.parametrize("width", [130, 240, 600])
+def test_the_budget_s_name_is_whole_or_shorter(
+    open_panel: Callable[..., InsightPanel], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    placed: list[tuple[float, str]] = []
+    say = paint.say_on_plate
+    monkeypatch.setattr(
+        paint,
+        "say_on_plate",
+        lambda p, face, x, y, words, *more: placed.append((x, words)) or say(p, face, x, y, words, *more),
+    )
+    panel = open_panel(TimelinePanel, Trace(lane_trace("continuous", slots=4, requests=10)), width, 420)
+    panel.picture.grab()
+    area = panel.view.area()
+    told = [(x, words) for x, words in placed if "↑" in words]
+    assert all(x >= area.left() for x, _ in told)
+    if width >= 240:
+        assert told[0][1] == ("budget 2,048 ↑" if width == 600 else "2,048 ↑") or told[0][1].startswith("budget")

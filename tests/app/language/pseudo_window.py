@@ -4,19 +4,23 @@ A catalog is made of the sources' messages, every letter of theirs accented; wha
 through no catalog. `python -m tests.app.language.pseudo_window FOLDER`: what the window keeps goes there."""
 
 import asyncio
+import html
 import json
 import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 LANGUAGE = "qaa"  # reserved by ISO 639 for who needs one of his own
 ACCENTED = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćďéƒǵĥíĵķĺḿńóṕɋŕśťúṽŵẋýźÁƁĆĎÉƑǴĤÍĴĶĹḾŃÓṔɊŔŚŤÚṼŴẊÝŹ"
 )
-SIZE = 1280, 720
+SIZE, LARGE = (1280, 720), (1900, 1300)
+RUN, RACES = "14-beams.bsrun", ("08-fragmentation.bsrace", "15-speculation.bsrace")  # recordings of the tour's
 
 
 def accented(message: str) -> str:
@@ -61,9 +65,12 @@ async def look() -> list[list[str]]:
     """Page after page, then the dialogs: (room, class, name, what of it, the text)."""
     from PySide6.QtWidgets import QApplication, QDialog
 
+    from app.inside.insights import INSIGHTS
+    from app.stage.scene_file import shipped_tour
     from app.window.application import unattended_window, until
     from app.window.greeting import greet
-    from engine import EngineConfig
+    from app.window.main_window import PLAY
+    from engine import EngineConfig, load_trace
 
     read: dict[tuple[str, ...], None] = {}
 
@@ -89,7 +96,38 @@ async def look() -> list[list[str]]:
             for dialog in window.findChildren(QDialog):
                 dialog.close()
             QApplication.processEvents()
+        runs = shipped_tour() / "runs"
+        trace = load_trace(runs / RUN)
+        window.resize(*LARGE)
+        window.show_page(PLAY)
+        window.page.model.bill.show_loaded(trace.header)
+        window.page.layout_of.everything()
+        window.runs.show(trace, runs / RUN)
+        window.runs.close()
+        window.bridge.show(trace)
+        await until(lambda: not window.bridge.behind, 20)
+        for moment in (None, window.bridge.scope.origin + 0.4 * (window.bridge.scope.end - window.bridge.scope.origin)):
+            if moment is not None:
+                window.bridge.scope.seek(moment)
+            window.bridge.scope.catch_up()
+            window.page.charts.refresh()
+            await take_in()
+        for race in RACES:
+            window.open_path(runs / race)
+            compare = window.compare
+            assert compare is not None
+            assert await until(partial(shown, compare.race, runs / race), 20)
+            for insight in (None, *INSIGHTS):
+                compare.replay.view.setCurrentIndex(max(0, compare.replay.view.findData(insight)))
+                for view in compare.views:
+                    view.lane.scope.catch_up()
+                await take_in()
     return [list(each) for each in read]
+
+
+def shown(race: Any, file: Path) -> bool:
+    """Whether this race is on show, whole."""
+    return race.file == file and race.report is not None
 
 
 def readable(window: object) -> Iterator[tuple[str, ...]]:
@@ -185,7 +223,7 @@ def painted(widget: object) -> Iterator[str]:
     widget.render(painter, QPoint(), QRegion(), QWidget.RenderFlag(0))
     painter.end()
     for found in re.findall(r"<text[^>]*>(.*?)</text>", bytes(buffer.data().data()).decode(), re.S):
-        yield " ".join(found.split())
+        yield html.unescape(" ".join(found.split()))
 
 
 def main() -> None:

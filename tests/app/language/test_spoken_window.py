@@ -15,11 +15,12 @@ ROOT = Path(__file__).resolve().parents[3]
 ROOMS = "chat compare desktop inside models play playback quality runs sampling stage window".split()
 WORD = re.compile(r"[A-Za-z]{2,}")
 NAMES = re.compile(
-    r"\b(Batchscope|CPU|GPU|KV|TTFT|TPOT|HF_HUB_OFFLINE|d_model|LlamaForCausalLM|apache|demo"  # names
+    r"\b(Batchscope|CPU|GPU|KV|TTFT|ITL|TPOT|HF_HUB_OFFLINE|d_model|LlamaForCausalLM|apache|demo( stories)?"  # names
     r"|Ctrl|Shift|Alt|Esc|Del|Return|Enter|Space|Left|Right|Up|Down|Home|Drag|F\d+"  # keys
-    r"|[GMK]B|ms|PNG|SVG|CSV|JSON|Markdown"  # units, and kinds of files
+    r"|[GMK]B|ms|GFLOP|PNG|SVG|CSV|JSON|Markdown"  # units, and kinds of files
     r"|float32|bfloat16|float16|int8|fp8|nf4|AWQ|torchao|double|no outliers"  # precisions
-    r"|recompute|sequential|static|dynamic|continuous-padded|continuous|chunked)\b"  # modes
+    r"|recompute|sequential|static|dynamic|continuous-padded|[Cc]ontinuous|chunked"  # modes
+    r"|Reserved in advance|Paged|With(out)? drafts|14-beams|08-fragmentation|15-speculation|AMD EPYC)\b"
     r"|\{fox\|owl\}|\[A-Z\]\[a-z\]\+ the \(fox\|owl\)"  # what can be written, by example
     r"|^Export(\.\.\.)?$"  # pyqtgraph's
 )
@@ -34,6 +35,7 @@ NOT_OURS = {
     "race_order|race_order_note|quality_text": "the engine's words",
     r"(model|lane)_quantization|fit_(load_)?(none|int8|nf4|awq|torchao)\S*": "the engine's schemes",
     "output_(regex|schema|schemas)": "expressions",
+    "beam_tree|step_rows|stream_strip": "what a model said",
     "qt_.*|Scroll(Left|Right)Button": "Qt's own, in Qt's own catalogs",
 }
 """Widgets by their names, and what stands in them."""
@@ -46,7 +48,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, str, 
     command = [sys.executable, "-m", "tests.app.language.pseudo_window", str(tmp_path_factory.mktemp("pseudo"))]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return [tuple(each) for each in json.loads(done.stdout)]
 
@@ -71,5 +73,9 @@ def test_what_was_read_is_menus_dialogs_and_painted_words_too(read: list[tuple[s
     found = {(name, what) for _, _, name, what, _ in read} | {(kind, what) for _, kind, _, what, _ in read}
     wanted = {("QAction", "text"), ("QMenu", "title"), ("settings_zoom", "accessibleName"), ("cursor_words", "painted")}
     wanted |= {("shortcuts_search", "placeholderText"), ("welcome_0", "text"), ("search_actions", "toolTip")}
-    assert wanted <= found
+    wanted |= {(name, "painted") for name in ("model_bill_bar", "memory_ledger", "lane_figures", "step_sheet")}
+    assert wanted <= found, "with a model's bill, a run and a race"
+    assert {accented("weights"), accented("others")} <= {
+        text for _, _, name, _, text in read if name == "model_bill_bar"
+    }
     assert accented("Full screen") in {text for _, _, _, _, text in read}

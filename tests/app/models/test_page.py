@@ -415,9 +415,14 @@ def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, window: M
     qtbot.waitUntil(lambda: page.fit.bills is not None, timeout=WAIT)
     page.list.search.setText("no such words")
     assert page.list.empty.isVisible()
+    assert "Enter searches the hub" in page.list.empty_words.text()
+    page.list.say_searching(True)
+    assert page.list.empty_words.text() == "Searching the hub …"
+    page.list.say_searching(False)
+    assert "Enter" not in page.list.empty_words.text(), "it was asked"
     assert page.subject is not None
     assert page.subject.item.source == "demo-draft", "the right side stays"
-    page.list.search.clear()
+    page.list.show_all.click()
     assert page.list.current is not None
     assert page.list.current.source == "demo-draft"
     qtbot.keyClick(page.list.view, Qt.Key.Key_Return)

@@ -228,6 +228,9 @@ def test_a_run_opens_on_play_and_several_on_one_clock(qtbot: QtBot, page: RunsPa
     qtbot.waitUntil(lambda: race.report is not None, timeout=WAIT)
     assert {lane.name for lane in race.lanes} == {"static", "chunked"}
     assert [lane.total for lane in race.lanes] == [8, 8]
+    setup = window.compare.setup
+    assert {chip.name.text() for chip in setup.picker.chips} == {"static", "chunked"}, "the lanes on show"
+    assert {lane.lane.config.mode for lane in setup.choice.lanes} == {"static", "chunked"}
     assert window.compare.notice.property("level") == "info"
     assert "same prompts" in window.compare.notice.text.text()
     assert race.file is None

@@ -121,6 +121,10 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     assert session.config == EngineConfig(max_running=16)
     qtbot.waitUntil(lambda: len(window.bridge.requests) == 2, timeout=WAIT)
     assert [view.samples[0].text for view in window.bridge.requests.values()] == texts
+    assert window.runs.path is None, "they are the engine's own, not a saved run"
+    assert window.bridge.scope.following, "at their end"
+    assert not window.banner.isVisible()
+    assert window.top_bar.status.text().startswith("demo stories")
     qtbot.waitUntil(lambda: standing(window) == layout)
     assert page.composer.isVisible()
     assert not page.composer.draft().file

@@ -16,10 +16,11 @@ from app.sampling.typed_texts import as_typed, typed_texts
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
-from app.ui.controls import PowerOfTwo, Slider, SliderValue
+from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
+from app.ui.layouts import column, held
 from app.ui.line import Line
-from app.ui.painted import Painted
+from app.ui.painted import EmptyWords, Painted, fitting
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
 
@@ -117,6 +118,57 @@ def test_a_banner_does_what_it_offers_once_and_copies_details(qtbot: QtBot) -> N
     banner.action.click()
     assert done == [1]
     assert not banner.isVisible()
+
+
+def test_a_banner_of_what_is_over_goes_by_itself_and_one_that_asks_stays(qtbot: QtBot) -> None:
+    banner, edit = Banner(), QLineEdit()
+    window = held(column(edit, banner))
+    qtbot.addWidget(window)
+    window.move(400, 400)  # away from the pointer
+    window.show()
+    edit.setFocus()
+    banner._passes.setInterval(1)
+    banner.tell("info", "It is done", "", passes=True)
+    qtbot.waitUntil(lambda: not banner.isVisible())
+    banner.tell("info", "It is done", "", passes=True)
+    banner.pass_by()
+    assert not banner.isVisible()
+    banner.tell("warning", "It runs", "")
+    banner.pass_by()
+    assert banner.isVisible()
+    assert not banner._passes.isActive()
+
+
+def test_an_empty_panel_says_as_many_sentences_as_have_room(qtbot: QtBot) -> None:
+    face, words = EmptyWords.empty, "Nothing has run yet. Send a prompt: it shows here."
+    line, wide, two = face.metrics.lineSpacing(), face.width(words), "Nothing has run yet. Send a prompt."
+    assert fitting(words, face, wide + 1, line) == [words]
+    assert fitting(words, face, face.width(two) + 1, line) == [two]
+    assert fitting(words, face, 0.5 * wide, line) == ["Nothing has run yet."]
+    assert " ".join(fitting(words, face, 0.5 * wide, 4 * line)) == words
+    assert fitting(words, face, 0.2 * wide, line)[0].endswith("…")
+    assert fitting(words, face, wide, 0.3 * line) == [], "no half of a line"
+    empty = EmptyWords("empty")
+    qtbot.addWidget(empty)
+    empty.say(words)
+    for width, unsaid in ((2 * wide, ""), (0.7 * wide, words)):
+        empty.resize(round(width), round(line + 2))
+        empty.grab()
+        assert empty._unsaid == unsaid, "the tip has what has no room"
+
+
+def test_a_drop_down_shows_its_item_whole_or_with_an_ellipsis(qtbot: QtBot) -> None:
+    items = [(name, name) for name in ("Storyteller", "A name that nobody would give to anything that he likes")]
+    for most, zoom in ((0, 1.0), (220, 1.0), (220, 1.5), (220, 2.0)):
+        theme.set_zoom(zoom)
+        choice = DropDown("choice", items, most=most)
+        qtbot.addWidget(choice)
+        choice.resize(choice.sizeHint())
+        assert choice.words == "Storyteller"
+        choice.setCurrentIndex(1)
+        assert choice.words.endswith("…")
+        assert choice.width() <= theme.px(220)
+        choice.grab()
 
 
 @pytest.mark.parametrize(

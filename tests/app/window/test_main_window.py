@@ -91,15 +91,18 @@ def test_a_new_session_is_empty_and_can_be_undone(qtbot: QtBot, ready: MainWindo
     assert bridge.trace is window.session.trace
     assert window.session.ready
     assert window.banner.title.text() == "A new session"
+    assert window.banner._passes.isActive(), "it goes by itself"
     window.banner.action.click()
     qtbot.waitUntil(lambda: [view.text for view in bridge.requests.values()] == texts, timeout=WAIT)
     assert window.runs.path is not None
     assert window.runs.path.exists()
     new.trigger()
     qtbot.waitUntil(lambda: not bridge.requests, timeout=WAIT)
+    window.banner.tell("info", "A new session", "", passes=True)
     write(window, "Another one.", 1)
     page.composer.send()
     qtbot.waitUntil(lambda: len(bridge.requests) == 1 and not bridge.busy, timeout=WAIT)
+    assert not window.banner.isVisible(), "its Undo is of another time"
 
 
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
@@ -356,6 +359,20 @@ def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
         assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
     theme.set_zoom(1.0)
     qtbot.waitUntil(lambda: setup.race.mapTo(setup, QPoint(0, 0)).y() < setup.picker.y())
+
+
+def test_zooming_on_another_page_leaves_the_columns_as_they_were(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(1280, 720)
+    qtbot.wait(50)
+    setup = window.page.docks["setup"]
+    before = setup.width()
+    window.show_page(COMPARE)
+    for zoom in (2.0, 1.0):
+        theme.set_zoom(zoom)
+        qtbot.wait(50)
+        window.grab()  # which lays out pages that are not in front
+    window.show_page(PLAY)
+    qtbot.waitUntil(lambda: abs(setup.width() - before) <= 2)
 
 
 def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:

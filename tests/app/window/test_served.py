@@ -9,10 +9,11 @@ from openai import OpenAI
 from pytestqt.qtbot import QtBot
 
 from app.play.setup.model import SERVER
+from app.session.server_link import control_words
 from app.session.session import SessionState
 from app.window.main_window import MainWindow
 from engine import EngineConfig, EngineProcess, ModelSpec
-from engine.remote import ServerAddress
+from engine.remote import RemoteEngine, ServerAddress
 from engine.serving import KeyFile, Server, ServingSettings, made_key
 
 WAIT = 30_000
@@ -95,7 +96,7 @@ def test_a_clients_requests_appear_with_its_keys_name(
     assert (view.label, view.text) == ("study app", answers[0])
     qtbot.waitUntil(lambda: "in control" in window.top_bar.status.text(), timeout=WAIT)
     assert served.server.address.removeprefix("http://") in window.top_bar.status.text()
-    assert "has control" in page.model.server.note.text()
+    assert "This window has control" in page.model.server.note.text()
     assert session.config == CONFIG == page.batching.config()
     assert not window.recents.entries, "a server's model is none of this machine's"
     with qtbot.waitSignal(session.submitted, timeout=WAIT) as sent:
@@ -105,6 +106,17 @@ def test_a_clients_requests_appear_with_its_keys_name(
     with qtbot.waitSignal(session.config_refused, timeout=WAIT) as refused:
         session.start(session.begin(EngineConfig(max_running=2)))
     assert "is set where it is started" in refused.args[0]
+    control, note = page.model.server.control, page.model.server.note
+    assert control.text() == "Give control back"
+    control.click()
+    qtbot.waitUntil(lambda: control.text() == "Take control", timeout=WAIT)
+    assert "Watching without texts: nobody has control" in note.text()
+    assert "watching, nobody has control" in window.top_bar.status.text()
+    control.click()
+    qtbot.waitUntil(lambda: "This window has control" in note.text(), timeout=WAIT)
+    with RemoteEngine(ServerAddress(served.server.address, served.keys["ann"])) as other:
+        assert control_words(other.status) == "desk has control"
+    assert page.model.server.fleet.isHidden(), "one engine answers"
     assert page.model.load.text() == "Disconnect"
     page.model.load.click()
     qtbot.waitUntil(lambda: session.state is SessionState.EMPTY, timeout=WAIT)
@@ -124,7 +136,10 @@ def test_who_may_only_watch_is_told_so_and_sees_no_texts(
     thread.join()
     assert not any(view.text or view.prompt for view in shown.values())
     assert all(view.tokens.count(0) == len(view.tokens) for view in shown.values())
-    assert "Watching without texts: the key 'ann' may watch" in window.page.model.server.note.text()
+    fields = window.page.model.server
+    assert "Watching without texts: the key 'ann' may watch" in fields.note.text()
+    assert "; nobody has control." in fields.note.text()
+    assert fields.control.isHidden()
     with qtbot.waitSignal(window.session.submit_failed, timeout=WAIT) as refused:
         window.page.composer.send_action.trigger()
     assert "may watch, not send" in refused.args[0]

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from engine.bench.gpu import run as gpu
+from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import MARK, Bench, read, summary
 from engine.bench.gpu.stopwatch import CpuStopwatch, idle_share
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
@@ -40,6 +41,14 @@ def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
 
 # All that the product needs besides torch, transformers, triton, numpy and what these need themselves.
 LACKING = "accelerate awq bitsandbytes datasets psutil pynvml pyqtgraph PySide6 qasync torchao".split()
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="two cards are here")
+def test_what_cards_exchange_needs_two_and_says_so(capsys):
+    parallel(Bench(CpuStopwatch()))
+    assert "card is here, and what cards exchange needs two: nothing to measure" in capsys.readouterr().out
+    parallel(bench())
+    assert capsys.readouterr().out.count("4,096") == 2, "a copy and a sum"
 
 
 @pytest.mark.timeout(300)

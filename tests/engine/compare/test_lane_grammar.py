@@ -20,6 +20,15 @@ from engine.compare.lane_grammar import lane_name, lane_names, lane_text, parse_
 from engine.config.parallel import Parallel
 from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
+SPLITS = [
+    Parallel(),
+    Parallel(2),
+    Parallel(8),
+    Parallel(2, sequence=True),
+    Parallel(pipeline=2),
+    Parallel(pipeline=3, micro_batches=5),
+]
+
 
 @st.composite
 def lanes(draw: st.DrawFn) -> Lane:
@@ -53,7 +62,7 @@ def lanes(draw: st.DrawFn) -> Lane:
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])), revision=draw(st.none() | texts),
-        parallel=Parallel(draw(st.sampled_from([1, 2, 8])) if mode in PAGED_MODES else 1),
+        parallel=draw(st.sampled_from(SPLITS)) if mode in PAGED_MODES else Parallel(),
     )  # fmt: skip
     beams = draw(st.integers(1, 64)) if mode in PAGED_MODES else 1
     return Lane(EngineConfig(**values), spec, draw(st.just("") | texts), beams)  # type: ignore[arg-type]

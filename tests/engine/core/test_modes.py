@@ -195,11 +195,11 @@ def test_requests_stop_cancel_and_fail_alike_in_every_mode(mode: str, depth: int
 
     launch, failures = demo.runner.launch, []
 
-    def fail_once(plan: Any) -> Any:
+    def fail_once(plan: Any, *meanwhile: Any) -> Any:
         if not failures:
             failures.append(plan)
             raise RuntimeError("out of memory, say")
-        return launch(plan)
+        return launch(plan, *meanwhile)
 
     demo.runner.launch = fail_once
     failed = demo.submit(chat("Hello"), SHORT)

@@ -75,7 +75,7 @@ FROZEN = """
 import sys, threading
 import engine.core.process
 from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams
-engine.core.process.SILENCE = 4.0
+engine.core.process.SILENCE = 2.5
 over = threading.Event()
 with EngineProcess(ModelSpec("demo-draft"), EngineConfig(max_running=2, token_budget=64), threads=1) as process:
     print(process.pid, flush=True)
@@ -92,15 +92,14 @@ def test_where_both_were_frozen_together_they_go_on() -> None:
         assert parent.stdout is not None
         both = parent.pid, int(parent.stdout.readline())
         try:
-            for _ in range(2):
-                time.sleep(0.3)
-                for pid in reversed(both):
-                    os.kill(pid, signal.SIGSTOP)
-                    time.sleep(0.3)  # the parent waits for an answer when its turn comes
-                time.sleep(5)
-                for pid in both:
-                    os.kill(pid, signal.SIGCONT)
-                    time.sleep(0.5)  # the parent is awake first
+            time.sleep(0.3)
+            for pid in reversed(both):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.3)  # the parent waits for an answer when its turn comes
+            time.sleep(3)
+            for pid in both:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.5)  # the parent is awake first
             said, _ = parent.communicate(timeout=30)
         except BaseException:
             parent.kill()

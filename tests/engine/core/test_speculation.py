@@ -17,7 +17,7 @@ from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
 STORY = [{"role": "user", "content": "Tell me a story about a fox and a table."}]
-SAMPLED = SamplingParams(max_tokens=60, temperature=1.5, top_p=0.95, seed=3, n=3)
+SAMPLED = SamplingParams(max_tokens=36, temperature=1.5, top_p=0.95, seed=3, n=3)
 SPECULATIONS = {
     "ngram": {"speculation": "ngram", "speculated": 5},
     "draft": {"speculation": "draft", "speculated": 4},
@@ -32,7 +32,7 @@ def drafted(trace: Trace) -> tuple[int, int]:
 @pytest.mark.parametrize("mode", ["continuous", "chunked"])
 def test_samples_are_the_same_with_drafts_as_without(demo: Engine, mode: str) -> None:
     """Several samples of a prompt, sampled, greedy and penalized requests, all at once."""
-    asks = [SAMPLED, SamplingParams(max_tokens=60, temperature=0), SAMPLED.with_(n=1, repetition_penalty=1.2)]
+    asks = [SAMPLED, SamplingParams(max_tokens=36, temperature=0), SAMPLED.with_(n=1, repetition_penalty=1.2)]
 
     def said(config: EngineConfig) -> list[tuple[int, ...]]:
         begin_when_idle(demo, config)

@@ -68,7 +68,7 @@ rules = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10_000), rules, st.integers(1, 9))
 def test_sequences_and_scores_are_those_of_the_rules_written_out(
     seed: int, rule: tuple[int, float, bool | str], limit: int

@@ -31,7 +31,7 @@ def streamed(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=SCRIPTS)
 @example("")
 @example("日本語の文章" * 12)
@@ -43,7 +43,7 @@ def test_the_deltas_of_any_text_join_to_its_one_shot_decode(kind: str, text: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=SCRIPTS, data=st.data())
 def test_a_text_cut_anywhere_joins_to_the_decode_of_what_there_is(kind: str, text: str, data: st.DataObject) -> None:
     ids = tokenizer(kind)(text, add_special_tokens=False).input_ids
@@ -61,7 +61,7 @@ def test_a_text_cut_anywhere_joins_to_the_decode_of_what_there_is(kind: str, tex
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "bpe, byte fallback"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_the_deltas_of_random_tokens_join_to_their_one_shot_decode(kind: str, data: st.DataObject) -> None:
     """Tokens past the vocabulary (padding of the embedding matrix), special ones and broken UTF-8 among them."""
@@ -70,7 +70,7 @@ def test_the_deltas_of_random_tokens_join_to_their_one_shot_decode(kind: str, da
     assert "".join(streamed(tokenizer(kind), ids)) == one_shot(tokenizer(kind), ids)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ids=st.lists(st.integers(0, 300), max_size=60))
 def test_random_tokens_with_byte_fallback_lose_no_character_that_was_shown(ids: list[int]) -> None:
     kind = tokenizer("bpe, byte fallback")

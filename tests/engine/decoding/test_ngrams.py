@@ -18,7 +18,7 @@ def searched(tokens: list[int], most: int) -> list[int]:
     return []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(1, 9), min_size=1), st.integers(1, 12))
 def test_a_growing_text_finds_what_followed_before(tokens: list[int], cuts: list[int], most: int) -> None:
     index, known = NgramIndex(), 0

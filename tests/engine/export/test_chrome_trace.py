@@ -131,6 +131,46 @@ def test_steps_that_overlap_and_a_gpus_clock_have_tracks_without_overlaps(tmp_pa
     assert [e["name"] for e in named(events, "requests")] == ["queued", "prefill", "decode"]
 
 
+def test_each_rank_of_a_split_model_has_a_track_that_sums_up_to_its_records(tmp_path: Path) -> None:
+    seconds = {"plan": 0.1, "forward": 0.6, "commit": 0.1}
+    split = {"rank_computing": (0.3, 0.5), "rank_communicating": (0.1, 0.1), "rank_waiting": (0.2, 0.0)}
+    steps = [step(i, 1 + i, 1.9 + i, [(0, 3 * i, 3, P if i == 0 else D)], {0: 7}) for i in range(4)]
+    columns = {name: np.array(values, np.float32) for name, values in split.items()}
+    sent = np.array([1000, 3000], np.int64)
+    told = [replace(each, seconds=seconds, rank_bytes=sent, **columns) for each in steps[:3]]
+    records = [header(EngineConfig(max_running=2)), submitted(1.0, 0, 3), *told, replace(steps[3], seconds=seconds)]
+    events = written(Source.of_trace(Trace([*records, ended(4.9, 0)])), tmp_path / "run.json")
+    check(events)
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for rank in range(2):
+        own = [e for e in named(events, "engine") if tracks[e["tid"]] == f"rank {rank}"]
+        for state in ("computing", "communicating", "waiting"):
+            slices = [e for e in own if e["name"] == state]
+            of_steps = [float(getattr(s, f"rank_{state}")[rank]) for s in told if getattr(s, f"rank_{state}")[rank] > 0]
+            assert [e["args"]["step"] for e in slices] == list(range(len(of_steps)))
+            assert sum(e["dur"] for e in slices) == pytest.approx(1e6 * sum(of_steps), rel=1e-6)
+        assert own[0]["ts"] == pytest.approx(0.1e6), "where it was launched"
+        assert sum(e["args"].get("bytes", 0) for e in own) == sum(int(s.rank_bytes[rank]) for s in told)
+    assert next(e["args"]["sent"] for e in events if e["name"] == "bytes between ranks") == 4000
+
+
+def test_each_stage_of_a_pipeline_has_a_slice_a_micro_batch_where_it_was_computed(tmp_path: Path) -> None:
+    times = [[0.1, 0.3, 0.3, 0.5], [0.3, 0.5, 0.5, 0.7]]  # two micro-batches of rank 0, then of rank 1
+    columns = dict(zip(("micro_begun", "micro_ended"), (np.array(column, np.float32) for column in times)))
+    columns |= dict.fromkeys(("rank_computing", "rank_communicating", "rank_waiting"), np.full(2, 0.1, np.float32))
+    told = [step(i, 1 + i, 1.9 + i, [(0, 3 * i, 3, P if i == 0 else D)], {0: 7}) for i in range(3)]
+    told = [replace(each, rank_bytes=np.array([1000, 0], np.int64), **columns) for each in told]
+    records = [header(EngineConfig(max_running=2)), submitted(1.0, 0, 3), *told, ended(4.0, 0)]
+    events = written(Source.of_trace(Trace(records)), tmp_path / "run.json")
+    check(events)
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for rank, begins in enumerate([(0.1, 0.3), (0.3, 0.5)]):
+        own = [e for e in named(events, "engine") if tracks[e["tid"]] == f"rank {rank}"]
+        assert [e["name"] for e in own] == ["micro-batch 1", "micro-batch 2"] * len(told)
+        assert [e["ts"] for e in own] == pytest.approx([1e6 * (i + b) for i in range(3) for b in begins], rel=1e-6)
+        assert sum(e["dur"] for e in own) == pytest.approx(1e6 * 3 * 0.4, rel=1e-6)
+
+
 def test_a_races_lanes_lie_on_one_clock_and_gz_is_packed(runs: Runs, tmp_path: Path) -> None:
     source = Source.of_race(runs.race)
     events = written(source, tmp_path / "race.json")

@@ -11,6 +11,7 @@ import pytest
 
 import resources
 from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.checkpoints.architectures import PLANNED
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
 from engine.config import QUANTIZATIONS
@@ -19,10 +20,12 @@ from engine.core import machine
 from engine.core.setup.activations import computed_bytes
 from engine.core.setup.kv_budget import pool_blocks
 from engine.memory import weight_bytes
-from engine.memory.fit import DeviceMemory, Fit, devices_needed, fits, load_dtype, model_info, simple_kv
+from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
+from engine.memory.splitting import rank_counts, why_whole
 from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
+from engine.parallel.split import INTERLEAVED
 from tests.engine.tiny_models import change_config
 
 GB = 1 << 30
@@ -263,15 +266,39 @@ def test_a_model_that_does_not_fit_on_one_device_may_fit_on_several() -> None:
     info, small = large(), DeviceMemory("cuda", 12 * GB, 12 * GB)
     (whole,) = fits(info, small, quantizations=["none"])
     assert not whole.fits
-    assert devices_needed(info, small, whole) == 2
+    assert whole.devices == 2
+    assert {bill.devices for bill in fits(info, small)[1:]} == {0}, "what is quantized cannot be split"
+    eighth = DeviceMemory("cuda", 4 * GB, 4 * GB)
+    (split,) = fits(info, eighth, quantizations=["none"])
+    assert split.devices == 8
+    (odd,) = fits(replace(info, heads=36, kv_heads=12), eighth, quantizations=["none"])
+    assert odd.devices == 0, "2 and 4 divide its heads and columns, and do not hold it"
     (part,) = fits(info, small, quantizations=["none"], ranks=2)
     embedding = 2 * 128_256 * 4096
     assert part.fits
     assert part.weights == embedding + (whole.weights - embedding) // 2
     assert part.kv_token == whole.kv_token // 2
     room = DeviceMemory("cuda", 24 * GB, 24 * GB)
-    assert devices_needed(info, room, fits(info, room, quantizations=["none"])[0]) == 0
+    assert fits(info, room, quantizations=["none"])[0].devices == 0
     tiny = DeviceMemory("cuda", GB // 2, GB)
-    assert devices_needed(info, tiny, fits(info, tiny, quantizations=["none"])[0]) == 0, "the embedding stays whole"
+    assert fits(info, tiny, quantizations=["none"])[0].devices == 0, "the embedding stays whole"
+    shared = DeviceMemory("cpu", 12 * GB, 12 * GB)
+    assert fits(info, shared, quantizations=["none"])[0].devices == 0, "ranks on a CPU have one memory"
     with pytest.raises(InvalidInput, match="8 key and value heads do not divide by it; use 2 or 4 or 8, or 1"):
         fits(info, small, ranks=16)
+
+
+def test_what_cannot_be_split_is_told_before_a_load(tiny_folder: Callable[[str], Path]) -> None:
+    for name, why in [
+        ("llama", ""),
+        ("gpt-oss", ""),
+        ("gpt2", "transformers cannot split model type 'gpt2'"),
+        ("olmo2", "this model norms all its heads together"),
+        ("llama wide heads", "no number of ranks divides its 4 heads and 1 of keys and values"),
+    ]:
+        assert why_whole(inspect_folder(tiny_folder(name), name)) == why
+    llama = inspect_folder(tiny_folder("llama"), "llama")
+    assert rank_counts(llama) == [1, 2]
+    assert "choose quantization none" in why_whole(llama, "nf4")
+    assert "choose device cpu" in why_whole(llama, gpu=True)
+    assert set(PLANNED) == set(INTERLEAVED)

@@ -2,9 +2,13 @@
 
 import gc
 import os
+import shlex
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -13,6 +17,7 @@ import pytest
 from engine import Engine, EngineConfig, EngineProcess, ModelSpec, Parallel, SamplingParams
 from engine.core.process import EngineDied
 from engine.jobs import spawn
+from engine.jobs.progress import LoadProgress
 from tests.children import children
 
 LONG = SamplingParams(max_tokens=400, temperature=0, ignore_eos=True)
@@ -35,6 +40,40 @@ def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
+WINDOW = """
+import sys, time
+from engine import EngineConfig, EngineProcess, ModelSpec, Parallel
+if __name__ == "__main__":
+    spec = ModelSpec(sys.argv[1], dtype="float32", device="cpu", parallel=Parallel(2))
+    engine = EngineProcess(spec, EngineConfig(max_running=4, token_budget=64), threads=1)
+    print("engine", engine.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@dataclass
+class Window:
+    """A process with a split model's engine, as a window has one; it says the engine's process where it is loaded."""
+
+    process: psutil.Process
+    said: Path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def window(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
+    """Starts while the other tests run, and is no child of this process: they look at those."""
+    folder = tmp_path_factory.mktemp("window")
+    program, said = folder / "window.py", folder / "said"
+    program.write_text(WINDOW)
+    order = shlex.join([sys.executable, str(program), str(tiny_folder("llama"))])
+    shell = f"{order} >{shlex.quote(str(said))} 2>&1 </dev/null & echo $!"
+    pid = int(subprocess.run(["sh", "-c", shell], stdout=subprocess.PIPE, check=True).stdout)
+    window = Window(psutil.Process(pid), said)
+    yield window
+    if window.process.is_running():
+        window.process.kill()
+
+
 @pytest.mark.parametrize("backend", ["shared", "gloo"])
 def test_a_rank_that_is_killed_ends_the_engine_by_its_name(tiny_folder: Callable[[str], Path], backend: str) -> None:
     with Engine(spec(tiny_folder("llama"), backend=backend), CONFIG, threads=1) as engine:
@@ -54,6 +93,21 @@ def test_a_rank_that_is_killed_while_nothing_runs_ends_the_engine_too(tiny_folde
         os.kill(other(engine), signal.SIGKILL)
         wait_until(lambda: not engine.alive)
         assert "rank 1" in engine.error
+
+
+def test_a_rank_that_is_killed_while_it_loads_is_named(tiny_folder: Callable[[str], Path]) -> None:
+    before, killed = children(), set[int]()
+
+    def progress(status: LoadProgress) -> None:
+        if status.stage == "reading the tokenizer":  # the ranks are there
+            killed.update(children() - before)
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match=r"rank 1 \(process \d+\) was killed by SIGKILL"):
+        Engine(spec(tiny_folder("llama"), sequence=True), CONFIG, progress=progress, threads=1)
+    assert len(killed) == 1
+    assert not children() - before
 
 
 def test_a_rank_that_hangs_ends_the_engine_by_its_name(tiny_folder: Callable[[str], Path]) -> None:
@@ -117,3 +171,13 @@ def test_an_engine_that_is_forgotten_takes_its_ranks_with_it(tiny_folder: Callab
         return not psutil.pid_exists(pid)
 
     wait_until(gone)
+
+
+def test_a_window_that_is_killed_leaves_neither_engine_nor_ranks(window: Window) -> None:
+    wait_until(lambda: "engine" in window.said.read_text(), 60)
+    engine = int(window.said.read_text().split("engine")[1].split()[0])
+    of_it = window.process.children(recursive=True)
+    assert engine in [process.pid for process in of_it]
+    assert len(of_it) == 3, "the server of its children, the engine and the other rank"
+    window.process.kill()
+    wait_until(lambda: not any(process.is_running() for process in of_it))

@@ -1,5 +1,6 @@
 """Decode steps that are recorded and replayed give what the model gives, or it is said why there are none."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 from torch import Tensor
 
 from engine import Engine, SamplingParams, Submission
+from engine.bench.cpu.alone import alone
 from engine.bench.subject import plain_tokenizer
 from engine.config.specs import EngineConfig
+from engine.core.machine import usable_cores
 from engine.kernels.cpu import calls
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
@@ -89,6 +92,35 @@ def test_a_program_runs_over_fewer_tokens_and_sees_what_its_inputs_hold_now() ->
             assert torch.equal(*program(tokens), expected[:tokens])
     assert Counter(call.work for call in program._parts) == {"rms_norm": 1, "product": 2, "pointwise": 2}
     assert program.bytes < 5 * (64 + 256 + 128 + 64) * 4 + 1000, "memory is used again"
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="one core")
+def test_what_the_calling_thread_does_meanwhile_holds_up_no_other() -> None:
+    model, x, done = loaded("llama"), torch.randn(5, 64), list[bool]()
+    part = model.module.model.layers[0]
+
+    def work() -> None:
+        torch.set_num_threads(2)
+        program = Program(lambda: [part.mlp(x) * 3.0], [x], 5)
+        expected = program(5)[0].clone()
+        result = program(5)[0].zero_()
+
+        def meanwhile() -> None:
+            until = time.monotonic() + 20
+            while not (same := bool((result.numpy() == expected.numpy()).all())) and time.monotonic() < until:
+                time.sleep(0.001)
+            done.append(same)
+
+        assert program(5, None, meanwhile)[0] is not None
+        torch.set_num_threads(1)
+        assert torch.equal(program(5, None, lambda: done.append(True))[0], expected)
+        program(5)
+
+    before = torch.get_num_threads()
+    with torch.inference_mode():
+        alone(work)
+    torch.set_num_threads(before)
+    assert done == [True, True], "all of it was computed by the other thread; called once a run"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

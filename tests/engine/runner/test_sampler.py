@@ -145,7 +145,7 @@ def test_tokens_follow_the_noise_in_the_order_of_the_vocabulary(case: str, monke
     assert found.tolist() == sorted(found.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.lists(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.core.step_record import step_record
+from engine.core.step_record import NotedStep
 from engine.decoding.beams import BeamSearch
 from engine.decoding.beams.path import Ranked
 from engine.decoding.output import Output
@@ -333,7 +333,7 @@ class Simulation:
 
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
         launched: Any = LaunchedStep(plan or StepPlan(()), 0.0)
-        record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
+        record = NotedStep(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str).record()
         self.records.append(record)
         self.told.feed(record)
         self.told.check(record, self.pool.total)

@@ -17,7 +17,7 @@ def budgets(config: EngineConfig) -> st.SearchStrategy[LiveBudget]:
     return st.builds(LiveBudget, most, rows, st.floats(0.01, 1.0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from([m for m in MODES if m not in SOLITARY_MODES]), st.integers(0, 1))
 def test_whatever_is_set_on_the_way_every_request_says_what_it_says_alone(
     data: st.DataObject, mode: str, depth: int

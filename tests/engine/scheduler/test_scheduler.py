@@ -131,7 +131,7 @@ def expected(branch: Branch) -> list[int]:
     return alone(prompt, branch.request.limit)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases())
 def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around_it(case: Case) -> None:
     simulation = play(case)
@@ -146,13 +146,13 @@ def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around
         assert simulation.texts[branch] + "".join(e.text for e in branch.withheld) == letters
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases(failures=True))
 def test_the_records_alone_tell_who_owns_every_block(case: Case) -> None:
     assert play(case).told.tables == {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases(cancels=False, failures=True))
 def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> None:
     simulation = play(case)
@@ -163,7 +163,7 @@ def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> No
             assert spoken(branch) == expected(branch)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(shortages=True, failures=True))
 def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything_else(case: Case) -> None:
     simulation = play(case)
@@ -178,7 +178,7 @@ def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything
             assert case.memory[0] < SMALLEST or not beams_fit, "a row of so many tokens fits"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_every_token_is_emitted_once_and_what_is_computed_for_nothing_is_called_wasted(case: Case) -> None:
     simulation = play(case)

@@ -113,7 +113,7 @@ def check_scored(simulation: Simulation, request: Request) -> None:
     assert request.scores.whole or not over
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(shapes(), st.integers(0, 1 << 30), st.booleans())
 def test_every_request_says_what_it_says_alone_whatever_is_swapped(shape: Shape, seed: int, faults: bool) -> None:
     check_said(play(shape, seed, 120, faults))

@@ -50,40 +50,55 @@ def played(engine: Engine, config: EngineConfig) -> Trace:
     return trace
 
 
-def told(records: list[Record]) -> tuple[RequestIndex, KvState]:
-    """What views know after these records, each of which is one that a run can have."""
-    check, index = RecordCheck(), RequestIndex()
-    requests = Requests()
-    state = KvState(records[0], requests)
-    for position, record in enumerate(records):
-        check(record)
-        index.feed(record)
-        if isinstance(record, Submitted):
-            requests.feed(record, position)
-        state.feed(record)
-    return index, state
+class Seen:
+    """What views know after the records so far, each of which is one that a run can have."""
+
+    def __init__(self, records: list[Record], *, blocks: bool = True) -> None:
+        self._check, self.index, self._requests, self._count = RecordCheck(), RequestIndex(), Requests(), 0
+        self.pool = KvState(records[0], self._requests) if blocks else None
+        for record in records:
+            self.feed(record)
+
+    def feed(self, record: Record) -> None:
+        self._check(record)
+        self.index.feed(record)
+        if self.pool is not None:
+            if isinstance(record, Submitted):
+                self._requests.feed(record, self._count)
+            self.pool.feed(record)
+        self._count += 1
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_a_late_joiner_sees_is_what_there_is(engine: Engine, name: str) -> None:
+    """At the moment at which they join, and when all is over."""
     trace = played(engine, CONFIGS[name])
     records = list(trace.records)
     if name in ("recompute", "swap"):
         assert any(isinstance(r, Step) and len(r.preempted) for r in records), "the pool is too large for this test"
     recent, stops = Recent(), set(np.linspace(1, len(records), STOPS, dtype=int).tolist())
+    there, joined, bare = Seen(records[:1]), list[Seen](), list[Seen]()
     for position, record in enumerate(records, 1):
         recent.feed(record)
+        for each in [there, *joined] if position > 1 else []:
+            each.feed(record)
+        for each in bare:
+            each.feed(without_texts(record))
         if position in stops:
             state = recent.records()
-            same_now(records[:position], state)
-            same_now(records, state + records[position:])
-            bare = [without_texts(r) for r in state + records[position:]]
-            told(bare)
+            joined.append(Seen(state))
+            bare.append(Seen([without_texts(r) for r in state], blocks=False))
+            same_now(there, joined[-1])
+    for late in joined:
+        same_now(there, late)
+    assert len(joined) == STOPS
     assert sum(isinstance(record, Submitted) for record in recent.records()) <= 4, "what is over is let go"
 
 
-def same_now(whole: list[Record], late: list[Record]) -> None:
-    (there, pool), (joined, view) = told(whole), told(late)
+def same_now(whole: Seen, late: Seen) -> None:
+    there, joined, pool, view = whole.index, late.index, whole.pool, late.pool
+    assert pool is not None
+    assert view is not None
     for request, seen in joined.requests.items():
         real = there.requests[request]
         assert (seen.prompt, seen.state, seen.reason) == (real.prompt, real.state, real.reason)

@@ -187,7 +187,7 @@ def test_postgresql_is_killed_twice_under_load_and_no_row_is_lost_or_twice(
 
         def kill() -> None:
             for _ in range(2):
-                time.sleep(0.5)
+                time.sleep(0.2)
                 postgres.stop()
                 until(lambda: gauge(http, "request_log_up") == 0)
                 postgres.start()
@@ -201,8 +201,13 @@ def test_postgresql_is_killed_twice_under_load_and_no_row_is_lost_or_twice(
 
 
 def test_while_postgresql_hangs_answers_go_on(
-    engine: EngineProcess, tmp_path: Path, postgres: Postgres, capsys: pytest.CaptureFixture[str]
+    engine: EngineProcess,
+    tmp_path: Path,
+    postgres: Postgres,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(database, "PATIENCE", 1)
     with postgres, logged(engine, tmp_path, postgres.url) as http:
         first = http.post("/v1/completions", json=BODY).json()["id"]
         until(lambda: gauge(http, "request_log_spool_bytes") == 0)
@@ -273,7 +278,8 @@ def test_a_killed_servers_rows_are_written_by_the_next_one(tmp_path: Path, away:
 def test_a_full_spool_keeps_the_oldest_rows_and_counts_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = RequestLog(settings(tmp_path, "postgresql://batchscope:hunter2secret@127.0.0.1:1/none", spool_bytes=4_000))
+    where = "postgresql://batchscope:hunter2secret@127.0.0.1:1/none?password=hunter3secret&sslmode=prefer"
+    log = RequestLog(settings(tmp_path, where, spool_bytes=4_000))
     log.take([facts(number) for number in range(50)])
     log.take([facts(99)])
     kept, _ = log.spool.read(100)
@@ -283,7 +289,8 @@ def test_a_full_spool_keeps_the_oldest_rows_and_counts_the_others(
     log.close()
     assert "rows were dropped" in caplog.text
     assert "is away" in caplog.text
-    assert "hunter2secret" not in caplog.text
+    assert "sslmode=prefer" in log.database.name
+    assert "secret" not in caplog.text + log.database.name
     assert (tmp_path / "requests.spool").stat().st_size <= 4_000
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,11 +22,14 @@ from engine.config import LiveBudget
 from engine.remote import RemoteEngine, ServerAddress
 from engine.remote.frames import PROTOCOL, STATE, pack, unpack
 from engine.serving import KeyFile, Server, ServingSettings, made_key
+from engine.serving.access import keys as access_keys
+from engine.serving.watch import watcher
+from engine.serving.watch.texts import without_texts
 from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, Wire, heard, raw, until, watching
+from tests.engine.serving.wires import GREEDY, Wire, heard, heard_until, raw, said, until, watching
 
 
 def same_trace(engine: EngineProcess, remote: RemoteEngine, records: int) -> None:
@@ -75,14 +79,14 @@ def test_a_connection_that_is_cut_comes_back_and_goes_on_where_it_was(server: Se
     try:
         with watching(wire.url) as remote:
             trace, before = remote.trace, len(engine.trace.records)
-            streams = [remote.submit("Once", GREEDY.with_(max_tokens=600)) for _ in range(3)]
+            streams = [remote.submit("Once", GREEDY.with_(max_tokens=300)) for _ in range(3)]
             for cut in range(1, 4):
-                until(lambda cut=cut: len(streams[0].deltas) > 60 * cut)
+                until(lambda cut=cut: len(streams[0].deltas) > 30 * cut)
                 until(lambda: remote.status.connected)
                 wire.cut()
                 until(lambda: not remote.status.connected)
             texts = {stream.result(30).text for stream in streams}
-            own = engine.submit("Once", GREEDY.with_(max_tokens=600)).result(30)
+            own = engine.submit("Once", GREEDY.with_(max_tokens=300)).result(30)
             assert texts == {own.text}
             same_trace(engine, remote, len(engine.trace.records) - before)
             assert remote.trace is trace
@@ -95,7 +99,7 @@ def test_a_connection_that_is_cut_comes_back_and_goes_on_where_it_was(server: Se
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By name, and in `file` where they are kept."""
     file = KeyFile(tmp_path_factory.mktemp("keys") / "keys.json")
-    made = {name: made_key(name) for name in ("boss", "ann", "gone")}
+    made = {name: made_key(name) for name in ("boss", "chief", "ann", "gone")}
     for _, kept in made.values():
         file.add(kept)
     return {name: told for name, (told, _) in made.items()} | {"file": str(file.path)}
@@ -104,7 +108,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def closed(engine: EngineProcess, keys: dict[str, str]) -> Iterator[Server]:
     """Asks for a key; `boss` may have control."""
-    settings = ServingSettings(port=0, keys=Path(keys["file"]), controllers=("boss",))
+    settings = ServingSettings(port=0, keys=Path(keys["file"]), controllers=("boss", "chief"))
     with serving(engine, settings) as server:
         yield server
 
@@ -113,27 +117,32 @@ def inflated(frames: list[str | bytes]) -> bytes:
     return b"".join(zlib.decompress(frame[8:]) for frame in frames if isinstance(frame, bytes))
 
 
+def ended_in(said: list[str | bytes]) -> set[int]:
+    records = [record for frame in said if isinstance(frame, bytes) for record in unpack(frame)[1]]
+    return {record.request for record in records if isinstance(record, Ended)}
+
+
 def test_who_may_not_read_is_sent_no_text_in_any_form(
     engine: EngineProcess, closed: Server, keys: dict[str, str]
 ) -> None:
-    said = "The xylophone of Zanzibar"
+    words = "The xylophone of Zanzibar"
     params = SamplingParams(
         max_tokens=12, temperature=0, stop=("quagmire",), logprobs=2, bad_words=("obelisk",), ignore_eos=True, n=2
     )
     ann, boss = (raw(closed.address, keys[name], control=True) for name in ("ann", "boss"))
     with ann as watches, boss as reads:
-        one = engine.submit([{"role": "user", "content": said}], params, "ann")
+        one = engine.submit([{"role": "user", "content": words}], params, "ann")
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
         assert all(stream.result(30).text for stream in (one, two, three))
-        blind, whole = heard(watches, 0.6), heard(reads, 0.2)
+        asked = {stream.request for stream in (one, two, three)}
+        blind, whole = (heard_until(each, lambda said: asked <= ended_in(said)) for each in (watches, reads))
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
-        (reply,) = [message for message in heard(watches, 0.3) if isinstance(message, str) and "why" in message]
-        assert "may watch, not send" in reply
+        assert "may watch, not send" in said(watches)["why"]
     welcome = json.loads(blind[0])
     assert (welcome["texts"], welcome["caller"]) == (False, "ann")
     bare, full = inflated(blind), inflated(whole)
-    for word in (said, "quagmire", "obelisk", "samovar"):
+    for word in (words, "quagmire", "obelisk", "samovar"):
         assert word.encode() in full
         assert word.encode() not in bare
     assert b'"label":"ann"' in bare, "whose it is may be known"
@@ -142,6 +151,10 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
             for name in ("token", "alt_token", "token_ids", "draft_token", "rather_token", "beam_token"):
                 assert not np.any(getattr(record, name, 0)), name
             assert not getattr(record, "text", "") or isinstance(record, Notice)
+    failed = without_texts(Ended(1.0, 3, FinishReason.ERROR, error="regex='(teapot': it has no end"))
+    assert isinstance(failed, Ended)
+    assert failed.error
+    assert "teapot" not in failed.error
 
 
 def test_one_has_control_and_the_others_are_told_why_they_have_not(closed: Server, keys: dict[str, str]) -> None:
@@ -153,13 +166,68 @@ def test_one_has_control_and_the_others_are_told_why_they_have_not(closed: Serve
                 asks()
         with watching(closed.address, keys["boss"]) as second:
             assert "the window of 'boss' has control" in second.status.observes
-            stream = boss.submit("Once", GREEDY.with_(max_tokens=700))
+            stream = boss.submit("Once", GREEDY.with_(max_tokens=300))
             second.cancel()
             second._link.say({"do": "cancel", "requests": None})
             assert second.encode("Once") == boss.encode("Once")
             assert stream.result(30).finish_reason is FinishReason.LENGTH
+            until(lambda: second.status.holder == "boss")
+            boss.give_control_back()
+            assert (boss.status.free, boss.status.holder) == (True, None)
+            with pytest.raises(InvalidInput, match="nobody has control of this server; this window can take it"):
+                boss.submit("Once")
+            until(lambda: second.status.free)
+            with pytest.raises(InvalidInput, match="may watch, not send"):
+                ann.take_control()
+            second.take_control()
+            with pytest.raises(InvalidInput, match="the window of 'boss' has control"):
+                boss.take_control()
+            assert second.submit("Once", GREEDY).result(30).text
     with watching(closed.address, keys["boss"]) as again:
         assert not again.status.observes, "who said goodbye gave it back"
+
+
+def test_who_takes_control_reads_what_runs_from_its_beginning(
+    engine: EngineProcess, closed: Server, keys: dict[str, str]
+) -> None:
+    with watching(closed.address, keys["boss"]) as boss, watching(closed.address, keys["boss"]) as second:
+        before, stream = second.trace, engine.submit("Once upon a time", GREEDY.with_(max_tokens=400))
+        until(lambda: any(len(view.tokens) > 5 for view in before.requests.values()))
+        assert not any(view.text or view.prompt for view in before.requests.values())
+        boss.give_control_back()
+        until(lambda: second.status.free)
+        second.take_control()
+        assert second.trace is not before
+        assert before.complete
+        own = stream.result(30)
+        trace = second.trace
+        until(lambda: stream.request in trace.requests and trace.requests[stream.request].ended)
+        view = trace.requests[stream.request]
+        assert (view.prompt, view.text, view.tokens.tolist()) == ("Once upon a time", own.text, list(own.token_ids))
+
+
+def test_control_is_for_the_window_and_the_key_that_took_it(closed: Server, keys: dict[str, str]) -> None:
+    """Whoever learns a window's name has not its key."""
+    with raw(closed.address, keys["boss"], control=True), raw(closed.address, keys["chief"], control=True) as other:
+        welcome = json.loads(other.recv(5))
+        assert (welcome["observes"], welcome["holder"]) == ("the window of 'boss' has control of this server", "boss")
+
+
+def test_a_revoked_key_sends_nothing_more_though_its_window_takes_nothing(
+    engine: EngineProcess, closed: Server, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, kept = made_key("boss2")
+    monkeypatch.setattr(watcher, "PULSE", 60.0)  # what looks at the key beside what is said
+    file = KeyFile(Path(keys["file"]))
+    file.add(kept)
+    time.sleep(access_keys.GLANCE)
+    with raw(closed.address, told) as connection:
+        heard(connection, 0.2)
+        file.revoke("boss2")
+        time.sleep(access_keys.GLANCE)
+        connection.send(json.dumps({"do": "encode", "call": 1, "given": "Once"}))
+        with pytest.raises(ConnectionClosed, match="no longer known"):
+            heard(connection, 10)
 
 
 def test_a_key_that_is_revoked_ends_the_watching(closed: Server, keys: dict[str, str]) -> None:
@@ -227,7 +295,6 @@ def test_what_is_no_submission_is_refused_by_name(server: Server, engine: Engine
         (fine | {"label": "x" * 201}, "label"),
     ]
     with raw(server.address, control=True) as connection:
-        heard(connection, 0.3)
         before = len(engine.trace.records)
         for call, (given, _) in enumerate(wrong):
             connection.send(json.dumps({"do": "submit", "call": call, "submissions": [fine, given]}))
@@ -235,15 +302,13 @@ def test_what_is_no_submission_is_refused_by_name(server: Server, engine: Engine
             connection.send(json.dumps({"do": verb, "call": 99}))
         connection.send(json.dumps({"do": "steer", "call": 99, "max_running": "all"}))
         connection.send(json.dumps({"do": "pieces", "call": 99, "given": [1.5]}))
-        replies = [json.loads(m) for m in heard(connection, 0.7) if isinstance(m, str) and "at" not in m[:12]]
-        replies = [reply for reply in replies if reply["say"] != "at"]
-        assert len(replies) == len(wrong) + 5
+        replies = [said(connection) for _ in range(len(wrong) + 5)]
         assert {reply["say"] for reply in replies} == {"refused"}
         for reply in replies[: len(wrong)]:
             assert wrong[reply["call"]][1] in reply["why"], reply
         assert not [r for r in engine.trace.records[before:] if isinstance(r, Submitted)], "not half of them"
         connection.send(json.dumps({"do": "submit", "call": 100, "submissions": [fine]}))
-        assert any(isinstance(m, str) and '"tickets"' not in m and '"told"' in m for m in heard(connection, 0.5))
+        assert said(connection)["say"] == "told"
     until(lambda: not engine.trace.open)
 
 
@@ -277,6 +342,7 @@ def test_a_frame_is_read_whole_or_not_at_all(engine: EngineProcess) -> None:
 
 
 SAYS = {"protocol": PROTOCOL, "records": VERSION, "model": "demo", "observes": "", "texts": True, "caller": ""}
+SAYS |= {"barred": False, "holder": "", "replicas": 0}
 
 
 def test_a_server_that_says_what_no_server_says_is_left(engine: EngineProcess) -> None:
@@ -286,6 +352,7 @@ def test_a_server_that_says_what_no_server_says_is_left(engine: EngineProcess) -
     said: list[tuple[list[str | bytes], str]] = [
         (["{}"], "cannot be read"),
         ([json.dumps({"say": "welcome"} | SAYS | {"protocol": 99})], "another version"),
+        ([json.dumps({"say": "welcome"} | SAYS | {"holder": 7})], "cannot be read"),
         ([begin, b"\x80\x04pickled"], "a frame that"),
         ([begin, second], "what no run can have"),
         ([begin, pack(5, [header], 1)[0]], "out of order"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from engine.serving import server as server_module
 from engine.serving.watch import hub, watcher
 from engine.trace import FinishReason, Notice
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, heard, raw, until, watching
+from tests.engine.serving.wires import GREEDY, heard, heard_until, raw, until, watching
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,31 +30,53 @@ def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_n
     monkeypatch.setattr(watcher, "WINDOW", 4096)
     monkeypatch.setattr(hub, "HISTORY", 32)
     monkeypatch.setattr(server_module, "KEPT", 64)
+    monkeypatch.setattr(server_module, "GLANCE", 0.1)
     with serving(engine, ServingSettings(port=0)) as server, raw(server.address) as slow:
+        told = heard_until(slow, tells_how_things_stand)
+        slow.send(json.dumps({"do": "took", "bytes": size(told)}))
         stream = engine.submit("Once", GREEDY.with_(max_tokens=400))
         stream.result(30)
         until(lambda: engine.trace.records.first > len(engine.trace.records) - 100)
-        first = heard(slow)
-        sent = [message for message in first if isinstance(message, bytes)]
-        (began,) = (json.loads(m)["position"] for m in first if isinstance(m, str) and '"begin"' in m)
-        assert sum(map(len, sent)) < 4096 + 40_000, "the window, and the frame that filled it"
-        known = sum(len(unpack(frame)[1]) for frame in sent if unpack(frame)[0] != STATE)
-        slow.send(json.dumps({"do": "took", "bytes": sum(map(len, sent))}))
-        begins = [json.loads(m) for m in heard(slow) if isinstance(m, str) and '"begin"' in m]
-        assert len(begins) == 1, "what was let go meanwhile is told as it stands now"
-        assert begins[0]["lost"] == begins[0]["position"] - (began + known) > 0
+        first = heard_until(slow, lambda said: size(said) >= 4096)
+        assert size(first + heard(slow, 0.3)) < 4096 + 40_000, "the window, and the frame that filled it"
+        known = sum(len(unpack(frame)[1]) for frame in frames(told + first) if unpack(frame)[0] != STATE)
+        slow.send(json.dumps({"do": "took", "bytes": size(told + first)}))
+        later = heard_until(slow, lambda said: begins(said))
+        (began,), (again,) = begins(told), begins(later)
+        assert again["lost"] == again["position"] - (began["position"] + known) > 0, (
+            "what was let go is told as it stands"
+        )
         assert known
+
+
+def frames(said: list[str | bytes]) -> list[bytes]:
+    return [one for one in said if isinstance(one, bytes)]
+
+
+def size(said: list[str | bytes]) -> int:
+    return sum(map(len, frames(said)))
+
+
+def begins(said: list[str | bytes]) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in said if isinstance(one, str) and '"begin"' in one]
+
+
+def tells_how_things_stand(said: list[str | bytes]) -> bool:
+    """All of it."""
+    told = sum(len(unpack(frame)[1]) for frame in frames(said) if unpack(frame)[0] == STATE)
+    return any(begin["state"] == told for begin in begins(said))
 
 
 def test_who_joins_late_is_told_how_things_stand_and_no_more(
     engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "HISTORY", 64)
+    monkeypatch.setattr(server_module, "GLANCE", 0.1)
     with serving(engine, ServingSettings(port=0)) as server:
         early = len(engine.trace.records)
-        stream = engine.submit("Once", GREEDY.with_(max_tokens=900))
+        stream = engine.submit("Once", GREEDY.with_(max_tokens=600))
         until(lambda: len(engine.trace.records) - early > 500)
-        time.sleep(1.2)  # a look of the server's, which comes every second
+        time.sleep(0.4)  # a look of the server's
         with watching(server.address) as remote:
             at_once = len(remote.trace.records)
             assert at_once < 64 + 2 * 400, "of some thousand"
@@ -67,28 +90,21 @@ def test_who_joins_late_is_told_how_things_stand_and_no_more(
 
 def served(port: int, folder: Path) -> subprocess.Popen[str]:
     """A server in a process of its own, once it is ready."""
-    order = [
-        sys.executable,
-        "-m",
-        "app",
-        "serve",
-        "--port",
-        str(port),
-        "--threads",
-        "1",
-        "--keys",
-        str(folder / "none"),
-    ]
+    quick = ["--model", "demo-draft", "--threads", "1", "--max-running", "8", "--kv-memory", "8M"]
+    order = [sys.executable, "-m", "app", "serve", "--port", str(port), "--keys", str(folder / "none"), *quick]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     with server.stdout as said:
-        assert said.readline().startswith("serving demo at ")
+        assert said.readline().startswith("serving demo-draft at ")
     return server
 
 
 @pytest.mark.timeout(240)
-def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(
+    engine: EngineProcess, tmp_path: Path
+) -> None:
+    """One in a process of its own; the next one here."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     first = served(port, tmp_path)
@@ -104,8 +120,7 @@ def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(tm
             with pytest.raises(RuntimeError, match="cannot be reached now"):
                 remote.submit("Once")
             first.wait()
-            second = served(port, tmp_path)
-            try:
+            with serving(engine, ServingSettings(port=port)):
                 until(lambda: remote.trace is not before and remote.status.connected)
                 ended = stream.result(5)
                 assert ended.finish_reason is FinishReason.ERROR
@@ -116,9 +131,6 @@ def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(tm
                 assert before.complete
                 until(lambda: remote.trace.records)
                 assert remote.submit("Once", GREEDY).result(30).finish_reason is FinishReason.LENGTH
-            finally:
-                second.terminate()
-                second.wait(30)
     finally:
         first.kill()
         first.wait()

@@ -63,6 +63,22 @@ def heard(connection: ClientConnection, seconds: float = 1.0) -> list[str | byte
     return found
 
 
+def heard_until(connection: ClientConnection, enough: Callable[[list[str | bytes]], bool]) -> list[str | bytes]:
+    """All that comes until it is."""
+    found: list[str | bytes] = []
+    while not enough(found):
+        found.append(connection.recv(30))
+    return found
+
+
+def said(connection: ClientConnection) -> dict[str, Any]:
+    """The answer to its next call."""
+    while True:
+        message = connection.recv(10)
+        if isinstance(message, str) and "call" in (words := json.loads(message)):
+            return dict(words)
+
+
 class Wire:
     """Forwards bytes both ways until it is cut; who connects again has them forwarded again."""
 

@@ -1,6 +1,6 @@
 """What the hatches of slots and tracks mean."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PySide6.QtCore import QRect, QRectF
@@ -8,6 +8,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
+from app.inside.timeline.ranks import SHADES
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.ui import theme
@@ -21,24 +22,39 @@ LEGEND = (
     (tr("padding, held"), Hatch.DOWN),
     (tr("thrown away"), Hatch.CROSSED),
 )
+RANKS = ((tr("computing"), "computing"), (tr("communicating"), "communicating"), (tr("waiting for a rank"), "waiting"))
 WAITS = tr("waits for the others' prompts")
+HANDED, BUBBLE = (tr("handed on"), "communicating"), (tr("bubble"), "waiting")
+Sign = Hatch | str  # of slots, and what a rank did
 SIDE, GAP, NEXT = 9, 5, 14  # pixels of the design: a swatch, the room to its words, and to the next one
 
 
-def layers_of(own: Array, grey: Array) -> dict[Hatch, Layer]:
+def layers_of(own: Array, grey: Array) -> dict[Sign, Layer]:
     """How each hatch is drawn: the useful in a colour of its own, the others in grey."""
     colors = {Hatch.NONE: own, Hatch.UP: own, Hatch.CROSSED: grey, Hatch.DOWN: grey}
     return {hatch: Layer(color, hatch) for hatch, color in colors.items()}
 
 
+def rank_signs(micro_batches: int) -> list[tuple[str, str]]:
+    """What ranks' lanes look like; those of a pipeline with so many micro-batches in a step."""
+    if not micro_batches:
+        return list(RANKS)
+    shown = range(min(micro_batches, SHADES))
+    return [*((tr("micro-batch {number}", number=i + 1), micro_sign(i)) for i in shown), HANDED, BUBBLE]
+
+
+def micro_sign(shade: int) -> str:
+    return f"micro-batch {shade}"
+
+
 class Swatches:
     """Squares with a hatch in them, each made once: for one theme, one zoom, one ratio."""
 
-    def __init__(self, layers: dict[Hatch, Layer], ground: Array, ratio: float) -> None:
+    def __init__(self, layers: Mapping[Sign, Layer], ground: Array, ratio: float) -> None:
         self._layers, self._ground, self._ratio = layers, ground, ratio
-        self._made: dict[Hatch, PixelImage] = {}
+        self._made: dict[Sign, PixelImage] = {}
 
-    def draw(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
+    def draw(self, painter: QPainter, box: QRectF, hatch: Sign) -> None:
         if hatch not in self._made:
             side, scale = max(1, round(box.width() * self._ratio)), theme.zoom() * self._ratio
             grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)

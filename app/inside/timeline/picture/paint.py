@@ -1,5 +1,6 @@
 """How the timeline panel draws what is above, on and below its slots: the queue, marks, stalls, tracks and legend."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,7 +14,17 @@ from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
-from app.inside.timeline.picture.legend import GAP, LEGEND, NEXT, SIDE, Swatches, layers_of
+from app.inside.timeline.picture.legend import (
+    GAP,
+    LEGEND,
+    NEXT,
+    SIDE,
+    Sign,
+    Swatches,
+    layers_of,
+    micro_sign,
+    rank_signs,
+)
 from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.picture.stalls import draw_bracket
 from app.inside.timeline.picture.tracks import (
@@ -28,13 +39,14 @@ from app.inside.timeline.picture.tracks import (
     token_picture,
     token_scale,
 )
-from app.inside.timeline.ranks import RankTimes, rank_title
+from app.inside.timeline.ranks import KINDS, RankTimes
 from app.inside.timeline.steps import TimelineSteps
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
+from app.words import rank_title
 from engine.trace import Array
 
 TOKENS, QUEUE = tr("tokens"), tr("queue")
@@ -50,6 +62,7 @@ STRENGTH = {
     "wait": 0.12,
 }  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
+MICRO = (0.95, 0.5, 0.72, 0.32)  # likewise: micro-batches in turn, neighbours unlike
 LABELLED = 240  # steps in sight up to which segments have their names inside
 # Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
 # a lane's column shows whole steps, or their borders would beat against the pixels. And for phases with sharp borders.
@@ -71,13 +84,16 @@ class TimelinePaint:
         useful = self.ground + 0.72 * (accent - self.ground)
         layers = layers_of(useful, grey)
         self._tokens = tuple(layers[hatch] for hatch in (Hatch.NONE, Hatch.UP, Hatch.CROSSED, Hatch.DOWN))
-        self._swatches = Swatches(layers, self.ground, ratio)
         shades = {name: self.ground + share * (text - self.ground) for name, share in STRENGTH.items()}
         shades["forward"] = self.ground + 0.85 * (accent - self.ground)
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
         self._rank = (Layer(shades["forward"]), Layer(shades["commit"]), Layer(grey, Hatch.DOWN))
+        micro = tuple(Layer(self.ground + share * (accent - self.ground)) for share in MICRO)
+        self._stage = (*micro, *self._rank[1:])
+        signs: dict[Sign, Layer] = {micro_sign(i): layer for i, layer in enumerate(micro)}
+        self._swatches = Swatches(layers | signs | dict(zip(KINDS, self._rank)), self.ground, ratio)
         self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
@@ -122,7 +138,8 @@ class TimelinePaint:
             layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host)}
             if bands.device:
                 layers["GPU"] = busy[None], self._device
-            layers |= {f"rank {i}": (shares, self._rank) for i, shares in enumerate(ranks.shares(times))}
+            looks = self._stage if ranks.micro.most else self._rank
+            layers |= {f"rank {i}": (shares, looks) for i, shares in enumerate(ranks.shares(times))}
             for (name, (shares, looks)), _ in zip(layers.items(), lanes):
                 picture = lane_picture(shares, height, looks, self.ground, grain)
                 self._pictures[name] = PixelImage(picture, self.ratio)
@@ -149,9 +166,13 @@ class TimelinePaint:
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
-        words = tr("budget {tokens:,} ↑", tokens=scale.budget) if scale.beyond else tr("token budget")
-        x = area.right() - face.width(words) - theme.px(2)
-        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+        number = f"{scale.budget:,.0f} ↑"
+        beyond = tr("budget {tokens:,} ↑", tokens=scale.budget), number
+        for words in beyond if scale.beyond else (tr("token budget"), tr("budget")):
+            x = area.right() - face.width(words) - theme.px(2)
+            if x >= area.left():
+                say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
+                break
 
     def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
@@ -226,19 +247,30 @@ class TimelinePaint:
 
     # -- the legend -----------------------------------------------------------------------------------------------
 
-    def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
-        """What patterns and shapes mean, as far as there is room."""
+    def legend(
+        self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str, ranks: RankTimes
+    ) -> None:
+        """What patterns and shapes mean, as far as there is room; those of ranks' lanes on a line of their own."""
+        baseline = band.top + theme.px(4) + self.face.ascent
+        signs: list[tuple[str, Mark | Sign | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
+        self._signs(painter, left, right, baseline, [*signs, (stalls, None)])
+        if ranks.ranks:
+            below = baseline + math.ceil(self.face.height)
+            self.face.say(painter, left - theme.px(8), below, tr("ranks"), theme.current().secondary, before=1)
+            self._signs(painter, left, right, below, rank_signs(ranks.micro.most))
+
+    def _signs(
+        self, painter: QPainter, left: int, right: int, baseline: float, signs: Sequence[tuple[str, Mark | Sign | None]]
+    ) -> None:
         t, face = theme.current(), self.face
-        baseline = band.top + theme.px(4) + face.ascent
         middle = baseline - face.cap / 2
         x, size = float(left), theme.px(SIDE)
-        signs: list[tuple[str, Mark | Hatch | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
-        for words, sign in [*signs, (stalls, None)]:
+        for words, sign in signs:
             wide = size + theme.px(GAP) + face.width(words)
             if x + wide > right:
                 break
             box = QRectF(x, round(middle - size / 2), size, size)
-            if isinstance(sign, Hatch):
+            if isinstance(sign, Hatch | str):
                 self._swatches.draw(painter, box, sign)
             elif sign is not None:
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -27,16 +27,27 @@ ALWAYS uint8_t put_codes(uint8_t *to, long stride, const void *from, long dim, c
     return scale;
 }
 
+/* The keys of tokens that follow each other, value by value. */
+ALWAYS void put_keys(void *to, const void *k, long block, long stride, long tokens, long dim, const int half) {
+    for (long d = 0; d < dim; d++)
+        for (long i = 0; i < tokens; i++)
+            if (half) ((uint16_t *)to)[d * block + i] = ((const uint16_t *)k)[i * stride + d];
+            else ((float *)to)[d * block + i] = ((const float *)k)[i * stride + d];
+}
+
 ALWAYS void store(const struct store *s, long from, long to, const int half, const int kind) {
     const long dim = s->head_dim, block = s->block, width = kind_bytes(kind), size = head_bytes(dim, block, kind);
-    for (long t = from; t < to; t++)
+    for (long t = from, together; t < to; t += together) {
+        together = 1; /* tokens whose keys lie side by side: a line of the cache is written once for all of them */
+        while (kind < INT8 && t + together < to && s->blocks[t + together] == s->blocks[t]
+               && s->offsets[t + together] == s->offsets[t] + together) together++;
         for (long h = 0; h < s->kv_heads; h++) {
             const long at = (s->blocks[t] * s->kv_heads + h) * size, offset = s->offsets[t];
             char *keys = (char *)s->k_cache + at, *values = (char *)s->v_cache + at;
             const void *k = part(s->k, t * s->k_stride + h * dim, half), *v = part(s->v, t * s->v_stride + h * dim, half);
             /* A value goes to a line of its own; those of the next head are sent for meanwhile. */
             const int last = h + 1 == s->kv_heads;
-            if (!last || t + 1 < to) {
+            if (together == 1 && (!last || t + 1 < to)) {
                 const char *next = (char *)s->k_cache + (s->blocks[t + last] * s->kv_heads + (last ? 0 : h + 1)) * size;
                 next += s->offsets[t + last] * width;
                 for (long d = 0; d < dim; d++) __builtin_prefetch(next + d * block * width, 1);
@@ -46,11 +57,12 @@ ALWAYS void store(const struct store *s, long from, long to, const int half, con
                 of_keys[dim * block + offset] = put_codes(of_keys + offset, block, k, dim, half, kind);
                 of_values[dim * block + offset] = put_codes(of_values + offset * dim, 1, v, dim, half, kind);
             } else {
-                if (half) for (long d = 0; d < dim; d++) ((uint16_t *)keys)[d * block + offset] = ((uint16_t *)k)[d];
-                else for (long d = 0; d < dim; d++) ((float *)keys)[d * block + offset] = ((float *)k)[d];
-                memcpy(values + offset * dim * width, v, dim * width);
+                put_keys(keys + offset * width, k, block, s->k_stride, together, dim, half);
+                for (long i = 0; i < together; i++)
+                    memcpy(values + (offset + i) * dim * width, part(v, i * s->v_stride, half), dim * width);
             }
         }
+    }
 }
 
 /* Puts tokens' K and V into the paged cache. */

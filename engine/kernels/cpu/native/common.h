@@ -15,7 +15,7 @@
 #endif
 
 /* Of GNU's OpenMP; other runtimes have it too. Called by name, so that any C compiler will do. */
-extern int omp_get_num_threads(void);
+extern int omp_get_num_threads(void), omp_get_thread_num(void);
 
 #define LANES 16
 #define ALWAYS static inline __attribute__((always_inline))

@@ -17,7 +17,6 @@
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
 
-enum { PLAIN, SUMMED, GATED }; /* what becomes of a product */
 enum { SILU = 1, GELU };
 
 struct product {
@@ -60,101 +59,81 @@ ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, lo
     }
 }
 
-/* Where a tile's sums go once they are whole. */
-ALWAYS void put_tile(const struct product *p, long row, long column, vec sums[ROWS][WIDE], const int rows, const int half,
-                     const int becomes) {
-    const long columns = p->columns;
-    for (int i = 0; i < WIDE; i++) {
-        const long at = column + i * LANES;
-        if (at + LANES <= columns) {
-            const vec bias = p->bias ? *(const vec *)(p->bias + at) : (vec){0};
-            for (int r = 0; r < rows; r++) {
-                vec x = sums[r][i] + bias;
-                if (becomes == SUMMED)
-                    x = rounded_lanes(x, half) + get_lanes(p->residual, (row + r) * p->residual_stride + at, half);
-                put_lanes(p->out, (row + r) * columns + at, x, half);
+/* Where a tile's sums `[rows][PANEL]` go once they are whole; of gates' beside them those of the ups. */
+ALWAYS void put_tile(const struct product *p, long row, long column, const float *sums, const float *gates, long rows,
+                     const int half) {
+    const long columns = gates ? p->columns / 2 : p->columns;
+    for (long at = column; at < column + PANEL && at < columns; at += LANES, sums += LANES) {
+        const long left = columns - at;
+        const vec none = {0}, bias = p->bias ? get_some(p->bias, at, left, 0) : none;
+        if (gates) { /* half of the columns are whole panels */
+            const vec bias_up = p->bias ? get_some(p->bias, columns + at, left, 0) : none;
+            for (long r = 0; r < rows; r++) {
+                const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + (at - column)) + bias, half);
+                const vec acted = rounded_lanes(activated(x, p->gate == GELU), half);
+                const vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) + bias_up, half);
+                put_lanes(p->out, (row + r) * columns + at, acted * up, half);
             }
-        } else {
-            for (int r = 0; r < rows; r++)
-                for (long c = at; c < columns; c++) {
-                    vec x = (vec){0} + (sums[r][i][c - at] + (p->bias ? p->bias[c] : 0.0f));
-                    if (becomes == SUMMED)
-                        x = rounded_lanes(x, half) + get(p->residual, (row + r) * p->residual_stride + c, half);
-                    put(p->out, (row + r) * columns + c, x[0], half);
-                }
+            continue;
+        }
+        for (long r = 0; r < rows; r++) {
+            vec x = *(const vec *)(sums + r * PANEL) + bias;
+            if (p->residual)
+                x = rounded_lanes(x, half) + get_some(p->residual, (row + r) * p->residual_stride + at, left, half);
+            put_some(p->out, (row + r) * columns + at, x, left, half);
         }
     }
 }
 
-/* Of gates' sums, which stay in `gates`, and those of the ups beside them. */
-ALWAYS void put_gated(const struct product *p, long row, long column, vec sums[ROWS][WIDE], const float *gates,
-                      const int rows, const int half) {
-    const long columns = p->columns / 2;
-    for (int i = 0; i < WIDE; i++) {
-        const long at = column + i * LANES;
-        const vec none = {0}, bias = p->bias ? *(const vec *)(p->bias + at) : none;
-        const vec bias_up = p->bias ? *(const vec *)(p->bias + columns + at) : none;
-        for (int r = 0; r < rows; r++) {
-            const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + i * LANES) + bias, half);
-            const vec acted = rounded_lanes(activated(x, p->gate == GELU), half);
-            put_lanes(p->out, (row + r) * columns + at, acted * rounded_lanes(sums[r][i] + bias_up, half), half);
-        }
-    }
+__attribute__((noinline)) static void finish(const struct product *p, long row, long column, const float *sums,
+                                             const float *gates, long rows) {
+    if (p->part.half) put_tile(p, row, column, sums, gates, rows, 1);
+    else put_tile(p, row, column, sums, gates, rows, 0);
 }
 
 /* A tile: the rows from `row` on, of one panel, the depth from `begin` to `end`, which is all of it or a part; between
  * two parts the sums lie in `kept`. */
 ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, const int rows,
-                 const int half, const int becomes) {
-    const long bytes = half ? 2 : 4, column = panel * PANEL;
-    float gates[ROWS * PANEL] __attribute__((aligned(64)));
-    for (int up = 0; up <= (becomes == GATED); up++) {
+                 const int half) {
+    const long bytes = half ? 2 : 4;
+    float whole[2][ROWS * PANEL] __attribute__((aligned(64)));
+    for (int up = 0; up <= !!p->gate; up++) {
         const long at = panel + (up ? p->columns / 2 / PANEL : 0);
-        float *before = kept + up * TILES * ROWS * PANEL;
+        float *before = kept + up * TILES * ROWS * PANEL, *to = end == p->depth ? whole[up] : before;
         vec sums[ROWS][WIDE];
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) sums[r][i] = begin ? *(vec *)(before + r * PANEL + i * LANES) : (vec){0};
         multiply(sums, (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes,
                  (const char *)p->x + (row * p->x_stride + begin) * bytes, (end - begin) * bytes / 4,
                  p->x_stride * bytes, rows, half);
-        const int whole = end == p->depth;
-        if (!whole || (becomes == GATED && !up)) {
-            float *to = whole ? gates : before;
-            for (int r = 0; r < rows; r++)
-                for (int i = 0; i < WIDE; i++) *(vec *)(to + r * PANEL + i * LANES) = sums[r][i];
-        } else if (becomes == GATED) put_gated(p, row, column, sums, gates, rows, half);
-        else put_tile(p, row, column, sums, rows, half, becomes);
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < WIDE; i++) *(vec *)(to + r * PANEL + i * LANES) = sums[r][i];
     }
+    if (end == p->depth) finish(p, row, panel * PANEL, whole[!!p->gate], p->gate ? whole[0] : NULL, rows);
 }
 
 ALWAYS void tile_of(const struct product *p, long row, long panel, long begin, long end, float *kept, int rows,
-                    const int half, const int becomes) {
+                    const int half) {
     switch (rows) {
-    case 1: tile(p, row, panel, begin, end, kept, 1, half, becomes); break;
-    case 2: tile(p, row, panel, begin, end, kept, 2, half, becomes); break;
-    case 3: tile(p, row, panel, begin, end, kept, 3, half, becomes); break;
-    case 4: tile(p, row, panel, begin, end, kept, 4, half, becomes); break;
-    case 5: tile(p, row, panel, begin, end, kept, 5, half, becomes); break;
-    default: tile(p, row, panel, begin, end, kept, 6, half, becomes);
+    case 1: tile(p, row, panel, begin, end, kept, 1, half); break;
+    case 2: tile(p, row, panel, begin, end, kept, 2, half); break;
+    case 3: tile(p, row, panel, begin, end, kept, 3, half); break;
+    case 4: tile(p, row, panel, begin, end, kept, 4, half); break;
+    case 5: tile(p, row, panel, begin, end, kept, 5, half); break;
+    default: tile(p, row, panel, begin, end, kept, 6, half);
     }
 }
 
-ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows, const int half, const int becomes) {
+ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows, const int half) {
     float kept[2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
     const long deep = DEEP / (PANEL * (half ? 2 : 4)), tiles = (rows + ROWS - 1) / ROWS;
     for (long begin = 0; begin < p->depth; begin += deep) {
         const long end = begin + deep < p->depth ? begin + deep : p->depth;
         for (long t = 0; t < tiles; t++) {
             const long first = rows * t / tiles, next = rows * (t + 1) / tiles;
-            tile_of(p, row + first, panel, begin, end, kept + first * PANEL, next - first, half, becomes);
+            tile_of(p, row + first, panel, begin, end, kept + first * PANEL, next - first, half);
         }
     }
-}
-
-ALWAYS void tiles_of(const struct product *p, long panel, long row, long rows, const int half) {
-    if (p->gate) some_tiles(p, panel, row, rows, half, GATED);
-    else if (p->residual) some_tiles(p, panel, row, rows, half, SUMMED);
-    else some_tiles(p, panel, row, rows, half, PLAIN);
 }
 
 /* out = x * weight + bias, and what becomes of it. */
@@ -168,7 +147,7 @@ long product(void *of) {
         const long panel = task / groups, group = task % groups;
         const long first = tiles * group / groups * ROWS, last = tiles * (group + 1) / groups * ROWS;
         const long count = (last < rows ? last : rows) - first;
-        if (p->part.half) tiles_of(p, panel, first, count, 1); else tiles_of(p, panel, first, count, 0);
+        if (p->part.half) some_tiles(p, panel, first, count, 1); else some_tiles(p, panel, first, count, 0);
     }
     return panels * groups;
 }

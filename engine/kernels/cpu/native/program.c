@@ -10,6 +10,7 @@ extern void GOMP_parallel(void (*work)(void *), void *of, unsigned threads, unsi
 #define SPINS 4000 /* some 0.1 ms: longer than what the other threads still have to do, where each has a core */
 
 typedef long (*Work)(void *part);
+typedef void (*Meanwhile)(void);
 
 /* One part alone. Gives 0, or 1 where it failed. */
 int run_part(Work work, struct part *part, int threads) {
@@ -21,17 +22,20 @@ int run_part(Work work, struct part *part, int threads) {
 struct call {
     Work work;
     struct part *part;
-    long each;         /* of its rows for every token of the step, or for every one that is kept */
-    long of_kept;      /* which of both */
+    long each;         /* of its rows for every token of the step, */
+    long counted;      /* or for every one that is kept, or that is this rank's */
     long timed;        /* whether its time is attention's */
     long begun, ended; /* nanoseconds, of what is timed */
 };
 
+enum { TOKENS, KEPT, SHARE };
+
 struct program {
     struct call *calls;
-    long count, tokens, kept;
+    long count, tokens, kept, rank, ranks;
     int threads;
     double attention; /* seconds */
+    Meanwhile meanwhile; /* what the calling thread does before it joins the others, or NULL */
 };
 
 /* The time, where nobody noted it before. */
@@ -56,6 +60,7 @@ static void wait_for(const struct part *part, long things) {
 static void run_calls(void *of) {
     struct program *p = of;
     const int many = omp_get_num_threads() > 1;
+    if (p->meanwhile && !omp_get_thread_num()) p->meanwhile();
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
         if (call->timed) note(&call->begun);
@@ -68,10 +73,11 @@ static void run_calls(void *of) {
 
 /* The whole step; where no token is kept, what is done to those that are is left out. Gives 0, or 1 where a part failed. */
 int run_program(struct program *p) {
+    const long share = p->tokens * (p->rank + 1) / p->ranks - p->tokens * p->rank / p->ranks;
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
         call->begun = call->ended = 0;
-        call->part->rows = call->each * (call->of_kept ? p->kept : p->tokens);
+        call->part->rows = call->each * (call->counted == KEPT ? p->kept : call->counted == SHARE ? share : p->tokens);
         call->part->next = call->part->done = call->part->failed = 0;
     }
     if (p->threads > 1) GOMP_parallel(run_calls, p, p->threads, 0); else run_calls(p);

@@ -483,7 +483,8 @@ def test_a_padded_mode_is_drawn_as_strips(shown: Show, runs: dict[str, Trace]) -
     assert sum(s.never for s in strips.strips) == kinds.internal
     assert [s.slot for s in strips.strips] == sorted(s.slot for s in strips.strips)
     assert "strips" in panel.summary.accessibleName()
-    assert view._said.startswith("used ")
+    assert view._said.startswith(f"{kinds.used:,} tokens used · {kinds.reserved:,} reserved")
+    assert "%" not in view._said, "what share is wasted is told once, of the run"
     index = next(i for i, s in enumerate(strips.strips) if s.used > 20)
     strip, box = strips.strips[index], strips.box(index)
     image = strips.grab().toImage()

@@ -100,7 +100,7 @@ def assert_tables(state: KvState, pool: PlainPool) -> None:
     assert len(state.tables.live) == len(pool.told.tables)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.one_of(cases(failures=True), alike(), batches()))
 def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Case) -> None:
     history, pool, trace = KvHistory(every=4, whole=3), None, Trace()
@@ -131,7 +131,7 @@ def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Ca
         assert (kinds.used, kinds.reserved, kinds.internal) == plain
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.one_of(cases(), alike()))
 def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
     """At depth 1 the engine counts what the step in flight computes as used already."""

@@ -596,7 +596,10 @@ def test_tooltips_tell_what_is_under_the_pointer(runs: dict[str, Trace], opened:
     place = 5
     middle = view.x_at(float(view.cells.step_begins[place] + view.cells.step_ends[place]) / 2)
     assert view.tip(QPointF(middle, bands.tokens.top + 5)).startswith(f"step {place:,} · ")
-    assert view.tip(QPointF(middle, bands.lanes[0].top + 3)).startswith("forward, ")
+    seconds = steps_of(trace)[place].seconds
+    before = sum(seconds.get(name, 0.0) for name in LAUNCH[: LAUNCH.index("forward")])
+    computing = view.x_at(float(view.cells.step_begins[place]) + before + seconds["forward"] / 2)
+    assert view.tip(QPointF(computing, bands.lanes[0].top + 3)).startswith("forward, ")
 
 
 @pytest.mark.parametrize(("width", "height"), [(300, 140), (1000, 240), (1000, 500), (1600, 90)])

@@ -35,3 +35,22 @@ def test_shares_are_those_of_the_records() -> None:
     assert "waiting 250 ms" in rank_words(ranks, 2, 1)
     ranks.clear()
     assert ranks.ranks == 0
+
+
+def test_lanes_of_a_pipeline_tell_when_each_micro_batch_was_computed() -> None:
+    ranks = RankTimes()
+    told = step(0, 10.0, 1.0, (0.6, 0.0, 0.4), (0.5, 0.1, 0.4))
+    begun, ended = np.array([0.1, 0.4, 0.45, 0.75], np.float32), np.array([0.4, 0.7, 0.7, 1.0], np.float32)
+    ranks.feed(replace(told, micro_begun=begun, micro_ended=ended), 10.0)
+    ranks.feed(step(1, 12.0, 1.0), 10.0)
+    assert ranks.micro.most == 2
+    first, last = ranks.shares(np.array([[0.1, 0.4], [0.4, 0.7], [0.75, 1.0]]))
+    assert first[:2].tolist() == [pytest.approx([1, 0, 0], abs=1e-6), pytest.approx([0, 1, 0], abs=1e-6)]
+    assert first[-1].tolist() == pytest.approx([0, 0, 1], abs=1e-6), "a bubble, while the last stage computes"
+    assert last[-1, 0] == pytest.approx(0.9, abs=1e-6), "a bubble, until something is handed on"
+    whole = ranks.shares(np.array([[0.0, 0.1], [1.05, 1.09], [1.2, 2.0]])).sum(axis=1)
+    assert whole[0].tolist() == pytest.approx([0, 1, 0], abs=1e-6), "from its first micro-batch on, as long as was told"
+    assert last[1].tolist() == pytest.approx([0, 0, 1], abs=1e-6)
+    assert "micro-batch 2 of 2, 300 ms" in rank_words(ranks, 0, 0, 0.5)
+    assert "bubble" in rank_words(ranks, 0, 1, 0.2)
+    assert "waiting" in rank_words(ranks, 1, 1, 2.5), "nobody told of this step"

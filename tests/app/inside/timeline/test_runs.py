@@ -55,7 +55,7 @@ D, P, H = Kind.DECODE, Kind.PREFILL, Kind.HELD
 
 
 @given(mode=st.sampled_from(MODES), seed=st.integers(0, 9), cuts=st.lists(st.integers(0, 600), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_split_of_the_records_gives_the_same_runs(mode: str, seed: int, cuts: list[int]) -> None:
     records = lane(mode, seed)
     whole, parts = lane_cells(mode, seed), TimelineCells()
@@ -199,7 +199,7 @@ def brute_force(
     mode=st.sampled_from(MODES), seed=st.integers(0, 5), left=st.floats(0, 0.9), width=st.floats(0.001, 1.2),
     columns=st.integers(1, 200), cursor=st.none() | st.floats(0, 1.1),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_in_sight_is_what_brute_force_draws(
     mode: str, seed: int, left: float, width: float, columns: int, cursor: float | None
 ) -> None:

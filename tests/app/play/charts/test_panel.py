@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 
@@ -5,7 +7,7 @@ from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.streams.wall import StreamWall
 from app.ui import theme
-from engine import Trace
+from engine import Trace, measure
 from engine.trace import Telemetry
 
 
@@ -40,6 +42,18 @@ def test_header_and_chart_tell_one_rate_and_nothing_when_all_is_over(qtbot, brid
     assert wall.figures.text().startswith("10 tok/s")
     tell([story.ended(1), Telemetry(2.1, 5.0, 1 << 30, 8 << 30)])
     qtbot.waitUntil(lambda: bridge.live_rate == 0.0)
+
+
+def test_an_axis_reaches_as_far_as_its_figure(qtbot, bridge, charts, tell, story) -> None:
+    chart, all_of = next(c for c in charts.charts if c.measure.name == "throughput"), range(1, 9)
+    tell([*(story.submitted(r) for r in all_of), *(story.step(dict.fromkeys(all_of, "a")) for _ in range(2))])
+    qtbot.waitUntil(lambda: bridge.live_rate > 0)
+    for run in (None, replace(measure(bridge.trace), output_throughput=4174.0)):
+        charts._look()
+        chart.run = run
+        chart.refresh(charts.span())
+        assert float(chart._said[0][0].replace(",", "")) <= chart.top
+    assert chart._said[0][0] == "4,174"
 
 
 def test_the_gpu_has_a_chart_only_where_there_is_one(qtbot, bridge, charts, tell) -> None:

@@ -105,6 +105,16 @@ def test_copied_rows_are_tab_separated_with_titles(qtbot, busy) -> None:
     assert {len(line.split("\t")) for line in lines} == {len(COLUMNS)}
 
 
+@pytest.mark.parametrize("width", [320, 480, 700, 1000])
+def test_the_last_column_in_sight_is_whole(qtbot, busy, width) -> None:
+    busy.resize(width, 420)
+    header, room = busy.table.horizontalHeader(), busy.table.viewport().width()
+    ends = [header.sectionViewportPosition(i) + header.sectionSize(i) for i in range(len(COLUMNS))]
+    assert room in ends
+    if width >= 480:
+        assert ends[COLUMN["TTFT"]] <= room
+
+
 def test_column_widths_are_kept(qtbot, bridge, table) -> None:
     table.table.setColumnWidth(COLUMN["State"], 190)
     state = table.header.saveState()

@@ -1,5 +1,7 @@
 """The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QStandardItemModel
@@ -11,7 +13,10 @@ from app.play.setup.model import SERVER, ModelPanel
 from app.session.session import Session
 from app.window.main_window import MainWindow
 from engine import ModelSpec, Parallel
+from engine.checkpoints import inspect_model
 from engine.config import SCHEMES
+from engine.memory import rank_counts
+from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 WAIT = 20_000
 
@@ -27,6 +32,9 @@ WAIT = 20_000
         ModelSpec("owner/name", trust_remote_code=True),
         ModelSpec("demo", parallel=Parallel(2)),
         ModelSpec("demo", parallel=Parallel(3)),
+        ModelSpec("demo", parallel=Parallel(4, sequence=True)),
+        ModelSpec("demo", parallel=Parallel(pipeline=2)),
+        ModelSpec("demo", parallel=Parallel(pipeline=3, micro_batches=6)),
     ],
     ids=str,
 )
@@ -62,6 +70,38 @@ def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: Qt
     assert set(offered()) == set(SCHEMES)
     panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
     qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
+    qtbot: QtBot, session: Session, tmp_path: Path
+) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    model = panel.devices.model()
+    assert isinstance(model, QStandardItemModel)
+
+    def offered() -> list[str]:
+        return [panel.devices.itemData(i) for i in range(panel.devices.count()) if model.item(i).isEnabled()]
+
+    save_tiny_model(TINY_MODELS["gpt2"], tmp_path / "gpt2")
+    demo = rank_counts(inspect_model(ModelSpec("demo")))
+    panel.set_spec(ModelSpec("demo", device="cpu"))
+    qtbot.waitUntil(lambda: "8:pp" not in offered(), timeout=WAIT)
+    by_heads = [str(n) for n in (1, 2, 4, 8) if n in demo]
+    assert offered() == [*by_heads, *(f"{n}:sp" for n in by_heads[1:]), "2:pp", "4:pp"]
+    assert panel.devices.isEnabled()
+    assert "do not divide" in model.item(panel.devices.findData("8:sp")).toolTip()
+    assert "a stage needs one" in model.item(panel.devices.findData("8:pp")).toolTip()
+    panel.set_spec(ModelSpec(str(tmp_path / "gpt2"), device="cpu"))
+    qtbot.waitUntil(lambda: offered() == ["1", "2:pp"], timeout=WAIT)
+    assert "cannot split model type 'gpt2'" in model.item(1).toolTip()
+    panel.set_spec(ModelSpec("demo", "int8", device="cpu"))
+    qtbot.waitUntil(lambda: "quantized" in panel.devices.toolTip(), timeout=WAIT)
+    assert offered() == ["1"]
+    assert not panel.devices.isEnabled(), "one device is all there is"
+    panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
+    qtbot.waitUntil(panel.devices.isEnabled, timeout=WAIT)  # so that one can go back
+    assert "quantized" in panel.devices.toolTip()
 
 
 def test_the_focus_comes_back_to_an_address_where_no_server_is(qtbot: QtBot, window: MainWindow) -> None:

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtGui import QColor, QGuiApplication, QPainter, QPixmap
 
 from app.bench.synthetic import synthetic_trace
 from app.play.streams.card_painter import CardPainter
@@ -8,6 +10,7 @@ from app.play.streams.density import LOOKS, Density
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui import theme
+from app.ui.font_face import FontFace
 from app.words import state_words
 from engine import Trace
 from engine.trace import FinishReason, Refusal
@@ -308,6 +311,8 @@ def test_cards_of_one_line_show_as_many_last_words_as_it_holds_and_those_of_two_
     tell([*(story.submitted(r) for r in many), *(story.step(dict.fromkeys(many, " wordly")) for _ in range(60))])
     assert wall.cards._painter.lines == 1
     wall.grab()
+    written.clear()  # of what was shown while the words came
+    wall.grab()
     columns = wall.cards._painter.columns
     assert {len(line) > columns - len("wordly ") for line in written[True]} == {True}
     tell([story.ended(r, FinishReason.ERROR, "the engine's process is gone " * 9) for r in many])
@@ -316,6 +321,42 @@ def test_cards_of_one_line_show_as_many_last_words_as_it_holds_and_those_of_two_
     written.clear()
     wall.grab()
     assert len(written[True]) == len(written[False]) > 0
+
+
+@pytest.mark.parametrize("zoom", [1.0, 2.0])
+def test_cards_of_one_state_tell_their_rates_all_or_none(bridge, tell, story, wall, monkeypatch, zoom) -> None:
+    said: list[tuple[float, str]] = []
+    say = FontFace.say
+
+    def noted(
+        self: FontFace, painter: object, x: float, baseline: float, text: str, *more: object, **how: object
+    ) -> None:
+        said.append((baseline, text))
+        say(self, painter, x, baseline, text, *more, **how)  # type: ignore[arg-type]
+
+    theme.set_zoom(zoom)
+    many = range(1, 13)
+    tell([story.submitted(r) for r in many])
+    tell([story.step(dict.fromkeys(many, "a")), *(story.step({r: "a"}, seconds=0.008) for r in many)])
+    monkeypatch.setattr(FontFace, "say", noted)
+    wide = []
+    for ended in (False, True):
+        if ended:
+            tell([story.ended(r, FinishReason.STOP if r % 2 else FinishReason.LENGTH) for r in many])
+        for width in range(150, 320, 10):
+            plan = replace(wall.cards._painter.plan, width=theme.px(width))
+            painter, image = CardPainter(plan), QPixmap(400, 200)
+            rates = set()
+            for request in many:
+                said.clear()
+                device = QPainter(image)
+                box = QRect(0, 0, theme.px(width), painter.height)
+                painter.paint(device, box, bridge.requests[request], "", False, False, False)
+                device.end()
+                rates.add(any("tok/s" in text for _, text in said))
+            assert len(rates) == 1, f"at {width} pixels"
+            wide += [width] if rates == {True} else []
+    assert wide
 
 
 def test_what_a_request_waited_for_is_not_said_once_it_is_cancelled(bridge, tell, story, wall) -> None:

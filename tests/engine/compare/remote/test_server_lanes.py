@@ -1,9 +1,5 @@
 """Lanes that are real servers: what is counted, what is said to be unknown, what ends badly."""
 
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -21,6 +17,7 @@ from engine.compare.remote.probe import ABILITIES, probe
 from engine.config.specs import EngineConfig
 from engine.trace import FinishReason, Notice, RequestView, Slo, Trace
 from engine.workloads import Arrival, demo_workload
+from tests.engine.compare.remote.breaking import DONE, USAGE, WHOLE, answering, event
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 SHORT = demo_workload(4, GREEDY)
@@ -121,44 +118,6 @@ def test_a_cancelled_lane_ends_its_requests(ours: Server) -> None:
 # A server that breaks off.
 
 
-@contextmanager
-def answering(*streams: str, status: int = 200, models: str = '{"data":[{"id":"m"}]}') -> Iterator[Server]:
-    """A socket that says these bodies, one a request for an answer and the last for ever, and closes each time."""
-    said = iter(streams)
-
-    class Handler(socketserver.StreamRequestHandler):
-        last = streams[-1] if streams else ""
-
-        def handle(self) -> None:
-            head = self.rfile.readline()
-            length = 0
-            while (line := self.rfile.readline().strip().lower()) != b"":
-                length = int(line.split(b":")[1]) if line.startswith(b"content-length") else length
-            self.rfile.read(length)
-            lists = head.startswith(b"GET")
-            body = models if lists else next(said, self.last)
-            code = 200 if lists else status
-            self.wfile.write(f"HTTP/1.1 {code} X\r\nConnection: close\r\n\r\n{body}".encode())
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield Server(f"http://127.0.0.1:{server.server_address[1]}")
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def event(text: str = "", finish: str = "null", more: str = "") -> str:
-    return f'data: {{"choices":[{{"index":0,"text":"{text}","finish_reason":{finish}}}]{more}}}\n\n'
-
-
-USAGE = ',"usage":{"prompt_tokens":5,"completion_tokens":7}'
-DONE = "data: [DONE]\n\n"
-WHOLE = event("a") + event("bc") + event("", '"length"', USAGE) + DONE
-
-
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
@@ -202,13 +161,22 @@ def test_without_usage_pieces_are_counted_and_that_is_said() -> None:
     assert any(ABILITIES["usage"] in words for words in trace.header.lacks)
 
 
+def test_where_done_is_never_said_the_finish_reason_is_enough_and_that_is_said() -> None:
+    whole = event("a") + event("", '"length"', USAGE)
+    for last, reason in ((whole, FinishReason.LENGTH), (event("a"), FinishReason.ERROR)):
+        with answering(*[whole] * 7, last) as server:
+            trace = played(server, Workload.at_once("one", ["Once"], GREEDY))
+        assert [view.reason for view in views(trace)] == [reason]
+        assert any(ABILITIES["done"] in words for words in trace.header.lacks)
+
+
 # What cannot be begun.
 
 
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        ({"streams": [event("a")]}, "without [DONE]"),
+        ({"streams": [event("a") + DONE]}, "without a finish reason"),
         ({"streams": ['{"choices":[]}']}, "does not stream"),
         ({"streams": ['{"detail":"no such model"}'], "status": 404}, "no such model"),
         ({"streams": ["{}"], "status": 401}, "asks for a key"),

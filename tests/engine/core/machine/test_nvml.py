@@ -143,3 +143,28 @@ def test_the_cards_of_this_process_are_those_that_cuda_shows(
     if devices is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
     assert next((card._handle for card in nvml.cards()), None) == uuid
+
+
+@pytest.mark.parametrize(
+    ("nvlink", "apart", "words"),
+    [
+        (0, 10, "NVLink"),
+        (5, 10, "PCIe, one switch"),
+        (5, 30, "PCIe, one host bridge"),
+        (None, 50, "PCIe, two processors"),
+        (5, None, ""),
+    ],
+)
+def test_two_cards_are_linked_as_nvml_says(nvlink: int | None, apart: int | None, words: str) -> None:
+    def ask(answer: int | None) -> Any:
+        def asked(*_: object) -> int:
+            if answer is None:
+                raise NotSupported
+            return answer
+
+        return asked
+
+    constants = {"NVML_P2P_CAPS_INDEX_NVLINK": 2, "NVML_P2P_STATUS_OK": 0, "NVMLError": NotSupported}
+    questions = {"nvmlDeviceGetP2PStatus": ask(nvlink), "nvmlDeviceGetTopologyCommonAncestor": ask(apart)}
+    lib = SimpleNamespace(**constants, **questions)
+    assert Card(lib, UUIDS[0]).linked_by(Card(lib, UUIDS[1])) == words

@@ -54,7 +54,7 @@ def nothing_is_left_behind() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def alone() -> Iterator[EngineProcess]:
     """One engine by itself."""
-    with EngineProcess(ModelSpec("demo"), CONFIG, threads=1) as engine:
+    with EngineProcess(ModelSpec("demo-draft"), CONFIG, threads=1) as engine:
         yield engine
 
 
@@ -66,5 +66,5 @@ def undisturbed(alone: EngineProcess, prompts: list[Any], params: list[SamplingP
 
 @pytest.fixture(scope="package")
 def fleet() -> Iterator[Fleet]:
-    with local_fleet(ModelSpec("demo"), CONFIG, 2, threads=1) as fleet:
+    with local_fleet(ModelSpec("demo-draft"), CONFIG, 2, threads=1) as fleet:
         yield fleet

@@ -1,10 +1,8 @@
 """A fleet answers as one engine does, and a replica that is killed changes no answer."""
 
-import json
 import os
 import signal
 import threading
-import time
 from typing import Any
 
 import httpx2
@@ -18,6 +16,7 @@ from engine.trace import Ended, FinishReason, Header, Notice, Step, Submitted
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
 from tests.engine.serving.fleet.conftest import busiest, kill, said, story, undisturbed, until, whole
+from tests.engine.serving.fleet.disturbed import calm, client, lose_one
 
 KILLS = int(os.environ.get("KILLS", "2"))  # 20 for the long one
 SMALL = EngineConfig(max_running=4, token_budget=512, kv_memory=4 << 20)
@@ -79,42 +78,13 @@ def test_the_trace_is_that_of_one_engine_with_the_slots_and_blocks_of_all(fleet:
 
 
 def test_a_replica_is_killed_again_and_again_under_32_streams_over_http(fleet: Fleet, alone: EngineProcess) -> None:
-    prompts = [story(i) for i in range(32)]
-    params = [SamplingParams(max_tokens=96, seed=i, temperature=i % 2, ignore_eos=True) for i in range(32)]
-    want = [one[0].text for one in undisturbed(alone, prompts, params)]
-    deaths, limits = fleet.state["deaths"], httpx2.Limits(max_connections=None)
-    with (
-        serving(fleet, ServingSettings(port=0)) as server,
-        httpx2.Client(base_url=server.address, timeout=60, trust_env=False, limits=limits) as http,
-    ):
+    want = calm(alone)
+    with serving(fleet, ServingSettings(port=0)) as server, client(server) as http:
         for turn in range(KILLS):
-            events: list[list[str]] = [[] for _ in prompts]
-
-            def read(i: int, into: list[str]) -> None:
-                body = {"model": "demo", "messages": prompts[i], "max_tokens": 96, "seed": i, "temperature": i % 2}
-                with http.stream(
-                    "POST", "/v1/chat/completions", json=body | {"stream": True, "ignore_eos": True}
-                ) as on:
-                    into += [line for line in on.iter_lines() if line]
-
-            readers = [threading.Thread(target=read, args=(i, events[i])) for i in range(32)]
-            known = fleet.trace.samples
-            for reader in readers:
-                reader.start()
-            until(lambda: fleet.trace.samples == known + 32)  # noqa: B023
-            time.sleep(0.3 * turn / KILLS)
-            kill(busiest(fleet))
-            for reader in readers:
-                reader.join()
-            assert [one[-1] for one in events] == ["data: [DONE]"] * 32
-            told = [[json.loads(line[6:])["choices"][0] for line in one[:-1]] for one in events]
-            assert {one[-1]["finish_reason"] for one in told} == {"length"}
-            assert ["".join(choice["delta"].get("content", "") for choice in one) for one in told] == want
-            until(lambda: whole(fleet))
+            lose_one(fleet, http, want, 0.3 * turn / KILLS)
         state = http.get("/fleet").json()
         assert (len(state["replicas"]), state["open"], state["kills"]) == (2, 0, False)
         assert http.post("/fleet/kill", json={"place": 0}).status_code == 403
-    assert fleet.state["deaths"] == deaths + KILLS
 
 
 def test_who_may_ends_a_replica_over_http_to_show_that_its_streams_go_on(fleet: Fleet, alone: EngineProcess) -> None:

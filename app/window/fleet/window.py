@@ -1,23 +1,28 @@
 """A window of its own for a fleet that serves."""
 
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QMainWindow
 
+from app import storage
 from app.fleet import FleetPanel, FleetSource
 from app.language import tr
-from app.window.application import make_application
-from engine.remote import ServerAddress
 
 SIZE = (1120, 680)
+GEOMETRY_KEY = "fleet/geometry"
 
 
 class FleetWindow(QMainWindow):
-    """Watches the server from its first showing to its closing."""
+    """Watches the server from its making to its closing; the next one stands where it stood."""
+
+    closed = Signal()
 
     def __init__(self, source: FleetSource) -> None:
         super().__init__()
         self.setWindowTitle(tr("Fleet at {address}", address=source.address.url))
         self.resize(*SIZE)
+        if (geometry := storage.kept_state(GEOMETRY_KEY)) is not None:
+            self.restoreGeometry(geometry)
         self.panel, self._source = FleetPanel(), source
         self.setCentralWidget(self.panel)
         source.told.connect(self.panel.show_state)
@@ -27,14 +32,7 @@ class FleetWindow(QMainWindow):
         source.start()
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        storage.keep_state(GEOMETRY_KEY, self.saveGeometry())
         self._source.close()
         super().closeEvent(event)
-
-
-def open_fleet(address: ServerAddress) -> int:
-    """Shows it until it is closed."""
-    app = make_application()
-    window = FleetWindow(FleetSource(address))
-    app.setQuitOnLastWindowClosed(True)
-    window.show()
-    return app.exec()
+        self.closed.emit()

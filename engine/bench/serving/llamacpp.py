@@ -1,4 +1,5 @@
-"""A real llama.cpp server over the demo model, in a process of its own: `python llama.py GGUF PORT`."""
+"""A llama.cpp server over the demo model: `python llamacpp.py GGUF THREADS SLOTS CONTEXT PORT`, a process that knows
+nothing of us. The context is that of each slot."""
 
 import json
 import sys
@@ -7,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import resources
 
 PARTS = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -23,6 +22,8 @@ def convert(to: Path) -> Path:
     import gguf
     import torch
     from safetensors.torch import load_file
+
+    import resources
 
     folder = Path(resources.path("models/stories-5m"))
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
@@ -74,15 +75,16 @@ def _turned(values: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
     return values.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
 
 
-def main(model: str, port: int) -> None:
+def main(model: str, threads: int, slots: int, context: int, port: int) -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {"stories"}
     params.hostnames, params.port = ["127.0.0.1"], port
-    params.n_ctx, params.n_parallel, params.warmup = 8192, 8, False
-    params.cpuparams.n_threads = 1
+    params.n_ctx, params.n_parallel, params.warmup = slots * context, slots, False
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.n_threads_http = slots + 2  # one a stream: it gives each a thread of its own
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     while True:
@@ -90,4 +92,4 @@ def main(model: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

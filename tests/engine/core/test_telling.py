@@ -1,0 +1,63 @@
+"""What a step has to tell is told while the next one computes: in the same order, all of it, and no later than that."""
+
+import time
+
+import pytest
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.core.telling import Telling
+from engine.kernels.cpu.library import native
+from engine.trace import Ended, Notice, Record, Step, StepStarted, Trace
+
+GOES_ON = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+
+
+@pytest.mark.skipif(native().library is None, reason=native().why)
+def test_a_step_is_told_of_while_the_next_computes(demo: Engine) -> None:
+    demo.begin(EngineConfig(max_running=4))
+    assert demo.runner.overlaps
+    told: list[tuple[Record, int]] = []
+    demo.trace.listen(lambda record: told.append((record, demo.scheduler.ledger.in_flight)))
+    streams = [demo.submit(f"A story of {n} foxes", GOES_ON.with_(max_tokens=8 + 4 * n)) for n in range(2)]
+    assert [len(stream.result(timeout=60).token_ids) for stream in streams] == [8, 12]
+    with_steps = [(type(record), under_way) for record, under_way in told if isinstance(record, (Step, StepStarted))]
+    assert [kind for kind, _ in with_steps] == [StepStarted, Step] * (len(with_steps) // 2), "one after the other"
+    assert {under_way for _, under_way in with_steps[:-1]} == {1}, "the next step is in flight by then"
+    assert with_steps[-1][1] == 0, "after the last one there is none to wait for"
+    records = [record for record, _ in told]
+    assert isinstance(records[-1], Ended)
+    assert records[-1].request == streams[1].request
+    for i, record in enumerate(records):
+        if isinstance(record, Ended):
+            last = next(step for step in reversed(records[:i]) if isinstance(step, Step))
+            assert record.request in last.request
+            assert last.ended <= record.time
+    again = demo.submit("A story of a kite", GOES_ON)  # what is told of while nothing follows comes at once, too
+    next(iter(again))
+    again.cancel()
+    assert again.result(timeout=60).finish_reason == "cancelled"
+    until = time.monotonic() + 60
+    while not isinstance(demo.trace.records[-1], Ended):
+        assert time.monotonic() < until
+
+
+def test_what_goes_wrong_beside_a_step_is_no_fault_of_the_step() -> None:
+    trace = Trace()
+    telling = Telling(trace)
+    first, second = Notice(0.0, "info", "first"), Notice(0.0, "info", "second")
+    telling.later(lambda beside: Notice(0.0, "info", f"{beside}"))
+    telling(first)
+    assert [record.text for record in trace.records] == ["False", "first"]  # type: ignore[union-attr]
+    telling.later(lambda beside: Notice(0.0, "info", f"{beside}"))
+    telling.beside()
+    assert trace.records[-1] == Notice(0.0, "info", "True")
+
+    def fail(beside: bool) -> Record:
+        raise RuntimeError("a record that cannot be made")
+
+    telling.later(fail)
+    telling.beside()
+    with pytest.raises(RuntimeError, match="a record that cannot be made"):
+        telling(second)
+    telling(second)
+    assert trace.records[-1] is second
