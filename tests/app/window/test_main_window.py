@@ -138,7 +138,7 @@ def test_a_load_is_timed_from_when_it_was_asked_for_and_then_the_keys_are_the_pr
     button = window.page.model.load
     button.setFocus()
     begun = time.perf_counter()
-    with qtbot.waitSignal(window.session.config_changed, timeout=WAIT):
+    with qtbot.waitSignal(window.session.config_changed, timeout=2 * WAIT):
         button.click()
     took, card = time.perf_counter() - begun, window.session.card
     assert card is not None
