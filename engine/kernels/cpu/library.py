@@ -20,7 +20,7 @@ SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
 GLANCE = 0.05  # seconds between looks at whether the compiling was given up
 DIGEST = hashlib.sha256().digest_size  # bytes at the end of what is kept: of all before them
-SECONDS = 60.0  # that compiling may take: five, where nothing else runs
+SECONDS = 180.0  # that compiling may take: five, where nothing else runs
 
 
 @dataclass(frozen=True, slots=True)
