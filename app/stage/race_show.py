@@ -17,6 +17,8 @@ from app.words import sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.compare import load_race
 
+APART = 0.05  # of a share: however slow a lane was, what is pointed at before it is in the light for so long
+
 
 class RaceShow:
     def __init__(self, scene: Scene, session: Session, page: ComparePage) -> None:
@@ -91,8 +93,9 @@ class RaceShow:
 
     def due(self) -> list[float]:
         """A point on a lane is due at that share, or at that step, of the lane's own run; one on all lanes at the first
-        one's step."""
-        race, due = self._page.race, [0.0]
+        one's step. Each is due after the one before it."""
+        race = self._page.race
+        due: list[float] = []
         for point in self._scene.points:
             kind, *which = point.on.split()
             lane = race.lanes[int(which[0]) - 1] if kind == "lane" else None
@@ -101,11 +104,11 @@ class RaceShow:
             if point.step is not None and race.longest > 0 and steps:
                 ended = steps[min(point.step, len(steps) - 1)].ended
                 share = (ended - (stepped.playback.origin or 0.0)) / race.longest
-                due.append(max(due[-1], min(1.0, share)))
-                continue
-            whole = point.at >= 1.0 or lane is None or race.longest <= 0
-            due.append(max(due[-1], point.at * (1.0 if whole or lane is None else lane.span / race.longest)))
-        return due[1:]
+            else:
+                whole = point.at >= 1.0 or lane is None or race.longest <= 0
+                share = point.at * (1.0 if whole or lane is None else lane.span / race.longest)
+            due.append(min(1.0, share if not due or share > due[-1] else due[-1] + APART))
+        return due
 
     def traces(self) -> list[Trace]:
         return [lane.playback.trace for lane in self._page.race.lanes]

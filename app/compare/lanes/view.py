@@ -52,7 +52,7 @@ STATES = {
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
-LEAST_INSIDE = 250  # that one has which shows a panel that looks inside: ranks' lanes and legends have room
+LEAST_INSIDE = 250  # that one of a split model has which shows a panel that looks inside: its ranks have room
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
 
 
@@ -330,7 +330,8 @@ class LaneView(QFrame):
         self._say_what()
 
     def _set_least(self) -> None:
-        least = LEAST if self.body.currentWidget() in (self.timeline, self.unknown) else LEAST_INSIDE
+        spec, plain = self.lane.lane.spec, self.body.currentWidget() in (self.timeline, self.unknown)
+        least = LEAST if plain or spec.parallel.ranks == 1 else LEAST_INSIDE
         self.setMinimumHeight(theme.px(STAGE_LEAST if theme.presenting() else least))
 
     def _show_strip(self) -> None:

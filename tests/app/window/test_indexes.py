@@ -357,6 +357,7 @@ def test_a_run_that_is_deleted_for_good_takes_its_index_along(
 @pytest.fixture
 def long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(saved_runs, "LONG", 600)
+    monkeypatch.setattr(saved_runs, "HEAD_START", 0.0)
     path = tmp_path / "long.bsrun"
     save_trace(Trace(made_up_hour(500, 6)), path)
     return path

@@ -131,23 +131,32 @@ def test_what_was_said_of_one_load_is_gone_in_the_next(qtbot: QtBot, ready: Main
     qtbot.waitUntil(lambda: ready.session.state is SessionState.READY, timeout=WAIT)
 
 
-def test_a_load_is_timed_from_when_it_was_asked_for(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_load_is_timed_from_when_it_was_asked_for_and_then_the_keys_are_the_prompts(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.activateWindow()
+    button = window.page.model.load
+    button.setFocus()
     begun = time.perf_counter()
     with qtbot.waitSignal(window.session.config_changed, timeout=WAIT):
-        window.session.start(window.session.load(ModelSpec("demo")))
+        button.click()
     took, card = time.perf_counter() - begun, window.session.card
     assert card is not None
     assert max(card.load_seconds, 0.8 * took) <= window.session.load_seconds <= took
     assert f"loaded in {window.session.load_seconds:.1f} s" in window.page.model.facts.text()
+    qtbot.waitUntil(lambda: window.focusWidget() is window.page.composer.prompt)
 
 
-def test_the_first_window_is_no_larger_than_its_screen(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_first_window_is_no_larger_than_its_screen_and_has_room_at_twice_the_size(
+    qtbot: QtBot, window: MainWindow
+) -> None:
     there = window.screen().availableGeometry()
     assert (there.width(), there.height()) < FIRST_SIZE, "the screen of these tests is small"
     window.resize(*FIRST_SIZE)
     window.fit_screen()
     assert window.width() <= there.width()
     assert window.height() < there.height(), "its frame needs room too"
+    folds_at_twice_the_size(qtbot, window)
 
 
 def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
@@ -185,16 +194,15 @@ def test_a_model_makes_room_with_a_word_that_goes_when_it_is_back(
     assert not ready.banner.isVisible()
 
 
-@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".json", ".toml", ".bsrun", ".bsrace"])
-def test_whatever_can_be_opened_is_listed_in_the_dialog(qtbot: QtBot, window: MainWindow, ending: str) -> None:
+def test_whatever_can_be_opened_is_listed_and_a_folder_that_is_no_model_is_told_in_the_panel(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
     window.open_action.trigger()
     dialog = find(window, QFileDialog, "open_dialog")
     assert isinstance(dialog, QFileDialog)
-    assert f"*{ending}" in dialog.nameFilters()[0]
+    for ending in (".txt", ".jsonl", ".json", ".toml", ".bsrun", ".bsrace"):
+        assert f"*{ending}" in dialog.nameFilters()[0]
     dialog.close()
-
-
-def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
     window.open_path(tmp_path)
     qtbot.waitUntil(lambda: "config.json" in window.page.model.error.text(), timeout=WAIT)
     assert window.page.model.path.text() == str(tmp_path)
@@ -312,34 +320,34 @@ def test_a_prompt_file_dropped_on_the_window_is_taken(qtbot: QtBot, window: Main
     assert window.page.composer.draft().total == 2
 
 
-@pytest.mark.parametrize("scale", [0.75, 2.0])
-@pytest.mark.parametrize("name", ["dark", "light"])
-def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(
-    qtbot: QtBot, window: MainWindow, name: str, scale: float
-) -> None:
-    theme.set_theme(name)
-    theme.set_zoom(scale)
-    window.resize(1000, 700)
-    picture = window.grab().toImage()
-    assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(qtbot: QtBot, window: MainWindow) -> None:
+    for name, scale in (("dark", 0.75), ("light", 2.0), ("dark", 2.0), ("light", 0.75)):
+        theme.set_theme(name)
+        theme.set_zoom(scale)
+        window.resize(1000, 700)
+        picture = window.grab().toImage()
+        assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
-def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float) -> None:
+def test_a_small_screen_is_enough_and_no_tab_is_cut(qtbot: QtBot, window: MainWindow, zoom: float) -> None:
     theme.set_zoom(zoom)
     window.resize(1280, 720)
-    for inside in (False, True, False):
+    for inside, tabs in ((False, 4), (True, 4 if zoom == 1.5 else 3), (False, 4)):
         window.page.see_inside(inside)
         for page in (COMPARE, PLAY):
             window.show_page(page)
-            qtbot.wait(100)
+            qtbot.wait(50)
             assert (window.width(), window.height()) == (1280, 720)
         send = window.page.composer.send_button
         assert window.rect().contains(QRect(send.mapTo(window, QPoint(0, 0)), send.size()))
         assert window.page.wall.height() > theme.px(60)
+        bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
+        assert max(bar.count() for bar in bars) == tabs, "the step stands behind the timeline where both are narrow"
+        qtbot.waitUntil(lambda bars=bars: whole(bars), timeout=5000)  # type: ignore[misc]
 
 
-def test_the_compare_page_folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
+def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
     window.show_page(COMPARE)
     assert window.compare is not None
     setup = window.compare.setup
@@ -387,18 +395,6 @@ def whole(bars: list[QTabBar]) -> bool:
     return all(bar.width() >= bar.sizeHint().width() for bar in bars)
 
 
-@pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
-def test_no_tab_is_cut_where_one_sees_inside(qtbot: QtBot, window: MainWindow, zoom: float) -> None:
-    theme.set_zoom(zoom)
-    window.resize(1280, 720)
-    for inside, tabs in ((True, 4 if zoom == 1.5 else 3), (False, 4)):
-        window.page.see_inside(inside)
-        qtbot.wait(50)
-        bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
-        assert max(bar.count() for bar in bars) == tabs, "the step stands behind the timeline where both are narrow"
-        qtbot.waitUntil(lambda bars=bars: whole(bars), timeout=5000)  # type: ignore[misc]
-
-
 def test_tabs_without_room_are_reached_by_arrows_that_can_be_seen(qtbot: QtBot, window: MainWindow) -> None:
     bar = QTabBar()
     qtbot.addWidget(bar)
@@ -414,34 +410,26 @@ def test_tabs_without_room_are_reached_by_arrows_that_can_be_seen(qtbot: QtBot, 
         assert len(colors) > 1
 
 
-@pytest.mark.parametrize(("zoom", "lines"), [(1.0, 6), (1.25, 3), (1.5, 3)])
-def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow, zoom: float, lines: int) -> None:
-    theme.set_zoom(zoom)
+def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow) -> None:
     ready.resize(1280, 720)
     write(ready, "Tell me a story of a fox and a kite.", 1, max_tokens=400)
     ready.page.sampling.form["ignore_eos"].set(True)
     ready.page.composer.send()
     qtbot.waitUntil(lambda: len(ready.bridge.requests) == 1 and not ready.bridge.busy, timeout=WAIT)
-    for inside in (False, True):
-        ready.page.see_inside(inside)
-        ready.page.wall.cards.request_opened.emit(0)
-        qtbot.wait(100)
-        assert (ready.width(), ready.height()) == (1280, 720)
-        ready.page.transcript._rewrite()
-        text = ready.page.transcript.text
-        first, last = (text.cursorForPosition(QPoint(4, y)) for y in (4, text.viewport().height() - 4))
-        assert first.position() >= text._base, "what was asked is above it"
-        assert last.position() < text.document().characterCount() - 1, "there is more of it"
-        assert text.viewport().height() // text.fontMetrics().lineSpacing() >= lines
-
-
-def test_after_a_load_the_keys_are_the_prompts(qtbot: QtBot, window: MainWindow) -> None:
-    window.activateWindow()
-    button = window.page.model.load
-    button.setFocus()
-    button.click()
-    qtbot.waitUntil(lambda: window.session.ready, timeout=WAIT)
-    qtbot.waitUntil(lambda: window.focusWidget() is window.page.composer.prompt)
+    for zoom, lines in ((1.0, 6), (1.25, 3), (1.5, 3)):
+        theme.set_zoom(zoom)
+        ready.resize(1280, 720)
+        for inside in (False, True):
+            ready.page.see_inside(inside)
+            ready.page.wall.cards.request_opened.emit(0)
+            qtbot.wait(100)
+            assert (ready.width(), ready.height()) == (1280, 720)
+            ready.page.transcript._rewrite()
+            text = ready.page.transcript.text
+            first, last = (text.cursorForPosition(QPoint(4, y)) for y in (4, text.viewport().height() - 4))
+            assert first.position() >= text._base, "what was asked is above it"
+            assert last.position() < text.document().characterCount() - 1, "there is more of it"
+            assert text.viewport().height() // text.fontMetrics().lineSpacing() >= lines
 
 
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:

@@ -1,6 +1,7 @@
 """Saved runs in the real window."""
 
 import contextlib
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -175,11 +176,19 @@ def test_a_run_that_is_given_up_for_another_leaves_that_ones_banner(
     assert "another" in window.banner.title.text()
 
 
-@pytest.fixture
-def long_run(tmp_path: Path) -> Path:
-    path = tmp_path / f"long{RUN_SUFFIX}"
-    save_trace(Trace(made_up_hour(5_000, 8)), path)
+@pytest.fixture(scope="module")
+def hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("hour") / f"long{RUN_SUFFIX}"
+    save_trace(Trace(made_up_hour(1_200, 8)), path)
     return path
+
+
+@pytest.fixture
+def long_run(hour: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Long by the measure of these tests."""
+    monkeypatch.setattr(saved_runs, "LONG", 1_000)
+    monkeypatch.setattr(saved_runs, "HEAD_START", 0.3)
+    return Path(shutil.copy(hour, tmp_path))
 
 
 def test_a_long_run_is_looked_at_while_it_is_read(qtbot: QtBot, window: MainWindow, long_run: Path) -> None:

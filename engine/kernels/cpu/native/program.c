@@ -10,6 +10,7 @@ extern void GOMP_parallel(void (*work)(void *), void *of, unsigned threads, unsi
 #define SPINS 4000 /* some 0.1 ms: longer than what the other threads still have to do, where each has a core */
 
 typedef long (*Work)(void *part);
+typedef void (*Meanwhile)(void);
 
 /* One part alone. Gives 0, or 1 where it failed. */
 int run_part(Work work, struct part *part, int threads) {
@@ -34,7 +35,7 @@ struct program {
     long count, tokens, kept, rank, ranks;
     int threads;
     double attention; /* seconds */
-    void (*meanwhile)(void); /* what the calling thread does before it joins the others, or NULL */
+    Meanwhile meanwhile; /* what the calling thread does before it joins the others, or NULL */
 };
 
 /* The time, where nobody noted it before. */
