@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -152,5 +153,6 @@ def _events(wire: h11.Connection, came: list[tuple[float, bytes]]) -> Iterator[t
 
 
 if __name__ == "__main__":  # on asyncio's own loop: after uvloop's has run, a pipe gets 64 KB of a longer line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks ends it
     for line in sys.stdin:
         print(json.dumps(asdict(asyncio.run(_ask(Asked(**json.loads(line)))))), flush=True)

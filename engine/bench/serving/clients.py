@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,9 +38,28 @@ class Clients:
 @contextmanager
 def clients() -> Iterator[Clients]:
     order, pipe = [sys.executable, "-m", "engine.bench.serving.client"], subprocess.PIPE
-    process = subprocess.Popen(order, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    process = None
     try:
+        with unbroken():
+            process = subprocess.Popen(order, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
         yield Clients(process)
     finally:
-        process.kill()
-        process.communicate()
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl+C waits until the block is over: a process that was begun while it came would be nobody's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: told.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if told.is_set():
+        raise KeyboardInterrupt

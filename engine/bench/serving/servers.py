@@ -23,7 +23,7 @@ import psutil
 import resources
 from engine.bench.serving import llamacpp
 from engine.bench.serving.client import HOST
-from engine.bench.serving.clients import ROOT
+from engine.bench.serving.clients import ROOT, unbroken
 
 START = 300.0  # seconds that a server may take to answer, on a machine that does other things too
 CLOSING = 10.0  # seconds that it may take to end when it is told to
@@ -137,22 +137,23 @@ def serving(kind: Kind, room: Room) -> Iterator[Served]:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
         free.close()
-        log = Path(place) / "log"
-        with log.open("w") as said:
-            process = subprocess.Popen(
-                [*order.command, str(port)],
-                cwd=ROOT,
-                env={**os.environ, **order.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
+        log, process = Path(place) / "log", None
         try:
+            with log.open("w") as said, unbroken():
+                process = subprocess.Popen(
+                    [*order.command, str(port)],
+                    cwd=ROOT,
+                    env={**os.environ, **order.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                )
             served = Served(kind.name, order, port)
             _wait(served, process, log)
             yield served
         finally:
-            _end(process)
+            if process is not None:
+                _end(process)
 
 
 def _wait(served: Served, process: subprocess.Popen[bytes], log: Path) -> None:
