@@ -40,6 +40,7 @@ class PlayLayout:
     def __init__(self, area: QMainWindow, docks: dict[str, Dock]) -> None:
         self._area, self._docks, self._zoom = area, docks, theme.zoom()
         self._kept: list[tuple[str, int]] = []  # the columns of a page that is not in front
+        self._zoomed_away = False  # meanwhile, if only for a while
 
     def prompt(self) -> None:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
@@ -84,11 +85,12 @@ class PlayLayout:
         """The columns at both sides are as wide in pixels of the design as they were, and as at first at least. Where
         another page is in front, once this one is."""
         self._area.setAnimated(moving())
+        zoomed = self._zoom != theme.zoom()
         if not self._area.isVisible():
+            self._zoomed_away = self._zoomed_away or zoomed
             return
-        sides = self._kept or self._sides()
-        zoomed = self._zoom != theme.zoom() or self._kept
-        self._zoom, self._kept = theme.zoom(), []
+        sides, zoomed = self._kept or self._sides(), zoomed or self._zoomed_away
+        self._zoom, self._kept, self._zoomed_away = theme.zoom(), [], False
         if sides and zoomed:
             self._size(sides, ACROSS, SIDES)
 
