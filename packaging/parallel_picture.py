@@ -8,7 +8,9 @@ Without --race the race is run first: on a quiet machine of two cores it takes a
 
 import argparse
 import asyncio
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from app.window.main_window import COMPARE
 from engine import EngineConfig, InvalidInput, parse_lanes
 from engine.bench.parallel.run import save
 from engine.bench.subject import Shape
+from engine.checkpoints.inspect import embedded_folder
 
 SIZE, PATIENCE, COLORS = (1440, 1080), 60.0, 255
 LANES = ("continuous:8", "continuous:8:tp=2", "continuous:8:pp=2")
@@ -47,8 +50,17 @@ def known(lanes: tuple[str, ...]) -> list[str]:
     return found
 
 
+def save_random(folder: Path) -> None:
+    """A model of 33.6 M random parameters with the demo model's words."""
+    demo = embedded_folder("demo")
+    assert demo is not None
+    save(folder, Shape(vocabulary=json.loads((demo / "config.json").read_text())["vocab_size"]))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(demo / name, folder)
+
+
 def run(model: Path, race: Path) -> None:
-    """Races the lanes with a model of 33.6 M random parameters, or the one in a folder."""
+    """Races the lanes with a model."""
     command = [sys.executable, "-m", "app", "compare", "--model", str(model), "--dtype", "float32", "--device", "cpu"]
     command += ["--workload", "mixed-lengths", "--count", "24", *known(LANES), "--out", str(race)]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[1])
@@ -106,7 +118,7 @@ def main() -> None:
         race = given.race or Path(folder) / "parallel.bsrace"
         if given.race is None:
             if given.model is None:
-                save(Path(folder) / "random 33.6 M", Shape())
+                save_random(Path(folder) / "random 33.6 M")
             run(given.model or Path(folder) / "random 33.6 M", race)
         make_application()
         theme.set_theme("light" if given.light else "dark")

@@ -9,6 +9,7 @@ from itertools import count
 from random import Random
 
 import resources
+from engine.config.checks import InvalidInput
 from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter
 
@@ -67,7 +68,10 @@ def _told(rng: Random) -> Iterator[str]:
 
 def text_of(tokens: int, counter: TokenCounter, rng: Random, opening: str = "") -> str:
     """A text of exactly so many tokens that begins with `opening` as far as that fits, and goes on with a story. It
-    ends with a whole sentence where one can be found. Where a tokenizer has no such text, the nearest shorter one."""
+    ends with a whole sentence where one can be found. Where a tokenizer has no such text, the nearest shorter one.
+    Raises InvalidInput where it makes no token of any word."""
+    if not counter.reads_words:
+        raise InvalidInput("this model's tokenizer makes no tokens of words: give prompts as token ids, in a file")
     told, text, size = _told(rng), opening, counter.count(opening)
     if size > tokens:
         return _fill("", opening, tokens, counter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,11 @@ class TokenCounter:
     @property
     def exact(self) -> bool:
         return self._tokenizer is not None
+
+    @cached_property
+    def reads_words(self) -> bool:
+        """False of a tokenizer that makes nothing of a plain sentence: no text has so many tokens then."""
+        return self.count("Once upon a time there was a fox.") > 0
 
     def count(self, text: str) -> int:
         """Tokens of the text alone, without those that begin or end a prompt."""

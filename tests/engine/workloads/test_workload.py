@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 from engine import InvalidInput, SamplingParams, Workload
 from engine.workloads import Arrival
@@ -319,3 +320,9 @@ def test_a_model_without_a_chat_template_gets_plain_text(recipe_path: Path) -> N
     workload = cook(read_recipe(recipe_path), TokenCounter(chat=False))
     assert workload.estimated
     assert all(isinstance(a.prompt, str) for a in workload.arrivals)
+
+
+def test_a_tokenizer_that_knows_no_word_is_refused_and_looked_for_no_longer() -> None:
+    tokenizer = Tokenizer(models.BPE({f"w{i}": i for i in range(9)}, []))
+    with pytest.raises(InvalidInput, match="makes no tokens of words: give prompts as token ids"):
+        text_of(20, TokenCounter(tokenizer), Random(0))
