@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFont, QHelpEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QTextEdit, QToolTip
+from PySide6.QtWidgets import QTextEdit
 
 from app.language import tr, trn
 from app.ui import theme
 from app.ui.layouts import named
+from app.ui.tips import show_tip
 from engine.compression import Piece
 
 SHADE = 0.5  # of the pieces that say the most
@@ -112,8 +113,6 @@ class StruckText(QTextEdit):
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(
-                event.globalPos(), self.tip(self.cursorForPosition(event.pos()).position()), self.viewport()
-            )
+            show_tip(event.globalPos(), self.tip(self.cursorForPosition(event.pos()).position()), self.viewport())
             return True
         return super().viewportEvent(event)

@@ -4,10 +4,11 @@ import re
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.ui import theme
 from app.ui.font_face import Face, FontFace, wrapped
+from app.ui.tips import show_tip
 
 SENTENCES = re.compile(r"(?<=[.:;]) ")  # where an empty panel's words may end
 
@@ -80,7 +81,7 @@ class Painted(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             words = self.tip(QPointF(event.pos())) or self._unsaid
-            QToolTip.showText(event.globalPos(), words, self)
+            show_tip(event.globalPos(), words, self)
             if words:
                 return True
         return super().event(event)

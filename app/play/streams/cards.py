@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QWidget
 
 from app.language import tr
 from app.play.streams.card_painter import CardPainter
@@ -24,6 +24,7 @@ from app.refusals import refusals
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import fitting, write_middle
+from app.ui.tips import show_tip
 from app.words import request_tooltip, state_words
 from engine.trace import RequestView, State
 
@@ -388,6 +389,6 @@ class StreamCards(QAbstractScrollArea):
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             view = self.view(self.request_at(event.pos()))
-            QToolTip.showText(event.globalPos(), request_tooltip(view) if view else "", self.viewport())
+            show_tip(event.globalPos(), request_tooltip(view) if view else "", self.viewport())
             return True
         return super().viewportEvent(event)

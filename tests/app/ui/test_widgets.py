@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter
-from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QWidget
+from PySide6.QtCore import QPoint, QRect
+from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter, Qt, QTextDocument
+from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.desktop.command_palette import CommandPalette, match_score
@@ -21,6 +21,7 @@ from app.ui.labels import Note
 from app.ui.layouts import column, held
 from app.ui.line import Line
 from app.ui.painted import EmptyWords, Painted, fitting
+from app.ui.tips import show_tip
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
 
@@ -407,3 +408,13 @@ def test_a_click_on_a_slider_goes_where_it_points(qtbot: QtBot) -> None:
     assert abs(slider.value() - 750) < 30
     qtbot.mouseClick(slider, Qt.MouseButton.LeftButton, pos=QPoint(100, 12))
     assert abs(slider.value() - 250) < 30
+
+
+def test_a_tip_says_a_prompt_that_looks_like_html_to_the_letter(qtbot: QtBot) -> None:
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    for words in ("request 3 · 12 tokens", "<h1>a & b</h1> <img src='x'>\nsecond line"):
+        show_tip(QPoint(5, 5), words, widget)
+        said = QTextDocument()
+        (said.setHtml if Qt.mightBeRichText(QToolTip.text()) else said.setPlainText)(QToolTip.text())
+        assert said.toPlainText() == words
