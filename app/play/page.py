@@ -77,7 +77,8 @@ class PlayPage(Page):
         self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
-        theme.changes.theme_changed.connect(self.follow_theme)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
         self.model.connect_asked.connect(lambda server: session.start(session.connect_to(server)))
         session.state_changed.connect(self._on_state)
@@ -265,8 +266,7 @@ class PlayPage(Page):
         self._fit_setup()
         QTimer.singleShot(0, self, self.layout_of.follow_zoom)
 
-    def follow_theme(self) -> None:
-        """What is measured of the dressed widgets."""
+    def _on_theme(self) -> None:
         self._fit_setup()
         self.layout_of.follow_zoom()
 

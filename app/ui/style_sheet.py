@@ -3,12 +3,10 @@
 Roles are dynamic properties: `widget.setProperty("role", "heading")`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from string import Template
 
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QLayout, QStyleFactory
+from PySide6.QtWidgets import QApplication, QStyleFactory
 
 import resources
 from app.ui import theme
@@ -51,20 +49,3 @@ def apply(app: QApplication) -> None:
     dress()
     theme.changes.theme_changed.connect(dress)
     app.styleHints().colorSchemeChanged.connect(on_scheme)
-
-
-@contextmanager
-def undressed() -> Iterator[None]:
-    """What is made meanwhile is dressed at the end, once: a widget that gets a parent is dressed anew with all that is
-    in it, which for a whole window takes five times as long as to make it. All other widgets are dressed again too."""
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
-    sheet = app.styleSheet()
-    app.setStyleSheet("")
-    try:
-        yield
-    finally:
-        app.setStyleSheet(sheet)
-        for window in app.topLevelWidgets():
-            for layout in window.findChildren(QLayout):
-                layout.invalidate()  # what is hidden does not tell the layouts around it that it has another size

@@ -26,7 +26,6 @@ from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.ui.page import Page
-from app.ui.style_sheet import undressed
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions, page_action
 from app.window.chat_requests import ChatRequests
@@ -74,18 +73,6 @@ class MainWindow(QMainWindow):
         self.session, self.bridge = session, bridge
         self.keeps_layout = True
         self._closing = self.finished = False
-        with undressed():
-            self._make()
-        self.page.follow_theme()
-        self._make_actions()
-        self._connect()
-        self._say_state()
-        self.layout_kept.restore()
-        self.page.composer.prompt.setFocus()
-
-    def _make(self) -> None:
-        """The page that is seen first, and all that stands around the pages."""
-        session, bridge = self.session, self.bridge
         self.page = PlayPage(session, bridge)
         self.compare: ComparePage | None = None  # built when it is first asked for
         self.models: ModelsPage | None = None  # likewise
@@ -114,6 +101,11 @@ class MainWindow(QMainWindow):
         self.window_actions = WindowActions(self, self.pages, {page.name: page.title for page in PAGES})
         self.layout_kept = WindowLayout(self, self.page, self.banner, QRect(QPoint(0, 0), QSize(*FIRST_SIZE)))
         self.commands = self.window_actions.all
+        self._make_actions()
+        self._connect()
+        self._say_state()
+        self.layout_kept.restore()
+        self.page.composer.prompt.setFocus()
 
     def fit_screen(self) -> None:
         """No larger than the screen it will be on, with room for the frame around it."""
