@@ -279,6 +279,8 @@ class Engine(EngineFace):
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
                 self._tell.now()  # where nothing could be told meanwhile
+        else:
+            self._tell.now()  # nothing computes beside which it could be told
         ahead = plan.rows if plan is not None and self.depth else ()
         waits = any(row.branch.constrained for row in ahead if row.samples)
         commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
@@ -316,6 +318,7 @@ class Engine(EngineFace):
     def _drain(self) -> None:
         while self.in_flight:
             self._commit(self.in_flight.popleft())
+            self._tell.now()
 
     def _notice(self, level: str, text: str) -> None:
         self._tell(Notice(time.perf_counter() - self._origin, level, text))

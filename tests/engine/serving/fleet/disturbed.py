@@ -49,5 +49,4 @@ def lose_one(fleet: Fleet, http: httpx2.Client, want: list[str], after: float) -
     told = [[json.loads(line[6:])["choices"][0] for line in one[:-1]] for one in events]
     assert {one[-1]["finish_reason"] for one in told} == {"length"}
     assert ["".join(choice["delta"].get("content", "") for choice in one) for one in told] == want
-    until(lambda: whole(fleet))
-    assert fleet.state["deaths"] == deaths + 1
+    until(lambda: fleet.state["deaths"] == deaths + 1 and whole(fleet))
