@@ -6,14 +6,7 @@
  * A rank's share of the rows is as even as can be, so with few rows some have none.
  */
 #include "common.h"
-#include <limits.h>
-#include <sched.h>
-#include <time.h>
-#ifdef __linux__
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "waiting.h"
 
 #define SPINS 4000            /* some 0.1 ms: longer than ranks are apart, where each has processors of its own */
 #define GLANCE 20000000L      /* nanoseconds between looks at whether a rank is gone */
@@ -37,35 +30,9 @@ struct exchange {
     int kind;
 };
 
-static long now(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec * 1000000000L + at.tv_nsec;
-}
-
 ALWAYS long *lane_of(const struct exchange *e, long rank) { return (long *)(e->lanes + rank * e->lane); }
 ALWAYS char *buffer_of(const struct exchange *e, long rank, long n) {
     return e->lanes + rank * e->lane + e->buffers + (n & 1) * e->buffer;
-}
-
-/* Where ranks share a processor, the one that waits must not keep it. The lower half of `SEQUENCE` is the futex. */
-static void sleep_until_changed(long *lane, long seen) {
-#ifdef __linux__
-    struct timespec glance = {0, GLANCE};
-    __atomic_fetch_add(lane + SLEEPERS, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, (int *)(lane + SEQUENCE), FUTEX_WAIT, (int)seen, &glance, NULL, 0);
-    __atomic_fetch_sub(lane + SLEEPERS, 1, __ATOMIC_SEQ_CST);
-#else
-    sched_yield();
-#endif
-}
-
-static void publish(long *lane, long n) {
-    __atomic_store_n(lane + SEQUENCE, n, __ATOMIC_SEQ_CST);
-#ifdef __linux__
-    if (__atomic_load_n(lane + SLEEPERS, __ATOMIC_SEQ_CST))
-        syscall(SYS_futex, (int *)(lane + SEQUENCE), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-#endif
 }
 
 /* Whether a rank gave up for good, or stopped in this step. */
@@ -82,12 +49,10 @@ static int published(const struct exchange *e, long n, long until) {
         long seen;
         for (long spins = 0; (seen = __atomic_load_n(lane + SEQUENCE, __ATOMIC_ACQUIRE)) < n; spins++) {
             if (spins < SPINS) {
-#if defined __x86_64__
-                __builtin_ia32_pause();
-#endif
+                spin_once();
                 continue;
             }
-            sleep_until_changed(lane, seen);
+            sleep_while(lane + SEQUENCE, lane + SLEEPERS, seen, GLANCE);
             if (any(e, BROKEN) || any(e, STOPPED) || now() > until) return 0;
         }
     }
@@ -175,7 +140,7 @@ static int exchanged(const struct exchange *e, long begun, long until) {
         sent += write_message(e, n, from, to);
         mine[SIZES + (n & 1)] = size;
         if (tells && to == rows) account(e, begun, sent); /* before rank 0 goes on, and reads it */
-        publish(mine, n);
+        publish(mine + SEQUENCE, mine + SLEEPERS, n);
         if (tells) continue;
         if (!published(e, n, until)) return 0;
         for (long rank = 0; rank < e->ranks; rank++)
