@@ -46,7 +46,7 @@ def left(group: int) -> list[psutil.Process]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, error = process.communicate(timeout=120)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while left(process.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left(process.pid) == []

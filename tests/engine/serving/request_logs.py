@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -57,13 +57,6 @@ def rows_of(url: str) -> list[dict[str, Any]]:
             return [dict(row) for row in connection.execute(select(REQUESTS).order_by(REQUESTS.c.time)).mappings()]
     finally:
         engine.dispose()
-
-
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Postgres:

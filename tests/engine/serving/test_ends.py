@@ -2,8 +2,6 @@
 
 import socket
 import threading
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,15 +12,9 @@ from engine import EngineProcess
 from engine.serving import Server, ServingSettings
 from engine.trace import Ended, FinishReason, Step, Submitted
 from tests.engine.serving.conftest import serving
+from tests.waiting import until
 
 LONG: dict[str, Any] = {"model": "demo", "prompt": "Once", "max_tokens": 900, "ignore_eos": True}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def submitted(engine: EngineProcess) -> list[int]:

@@ -23,7 +23,8 @@ from engine.serving import RequestLogSettings, ServingSettings
 from engine.serving.request_log import RequestLog, columns, database
 from engine.serving.request_log.spool import Spool
 from tests.engine.serving.conftest import calling
-from tests.engine.serving.request_logs import Postgres, facts, rows_of, until
+from tests.engine.serving.request_logs import Postgres, facts, rows_of
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 BODY: dict[str, Any] = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 4, "ignore_eos": True}
@@ -218,7 +219,8 @@ def test_while_postgresql_hangs_answers_go_on(
                 ids.append(http.post("/v1/completions", json=BODY | {"max_tokens": 1}).json()["id"])
                 waits.append(time.monotonic() - begun)
                 time.sleep(0.02)
-            assert max(waits) < 2
+            assert sorted(waits)[10] < 1, "nobody waits for the database"
+            assert max(waits) < 20
             assert gauge(http, "request_log_spool_bytes") > 5_000
         until(lambda: gauge(http, "request_log_spool_bytes") == 0)
         assert main(["requests", postgres.url, "--json", "--last", "21"]) == 0

@@ -18,7 +18,7 @@ from engine.config import SCHEMES
 from engine.memory import rank_counts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
-WAIT = 20_000
+WAIT = 60_000
 
 
 @pytest.mark.parametrize(
