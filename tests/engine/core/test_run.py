@@ -211,12 +211,14 @@ def test_a_run_ends_with_an_engine_that_is_closed() -> None:
 
 def test_requests_that_an_engine_forgets_do_not_keep_a_run_from_ending(demo: Engine) -> None:
     """An engine that died with a request on its way writes no end for it, but its trace is complete."""
-    trace = Trace([demo.trace.header])
+    trace, sent = Trace([demo.trace.header]), list[Submission]()
 
     def submit_many(submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
+        sent.extend(submissions)
         return [Stream(Ticket(i, 0.0, 1), trace, demo.cancel) for i in range(len(submissions))]
 
     run = Run(workload([0.0, 0.0]), trace, submit_many, lambda ids: None)
+    until(lambda: len(sent) == 2)
     assert not run.wait(0.1)
     trace.complete = True
     with pytest.raises(InvalidInput, match="the engine ended while 2 of 2 requests ran; start the run again"):
