@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -83,12 +83,12 @@ def replayed(trace: Trace) -> float:
     return sum(step.graph > 0 for step in steps) / max(len(steps), 1)
 
 
-def random_qwen3(bench: Bench) -> PreTrainedModel:
+def random_qwen3(bench: Bench, layers: int = QWEN3_SHAPE.layers) -> PreTrainedModel:
     """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape = (TINY if bench.rehearsal else QWEN3_SHAPE).settings
-    config = Qwen3Config(**shape, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    shape = TINY if bench.rehearsal else replace(QWEN3_SHAPE, layers=layers)
+    config = Qwen3Config(**shape.settings, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(0)
     with torch.device(bench.watch.device):
         return Qwen3ForCausalLM(config).to(bench.watch.dtype).eval().requires_grad_(False)

@@ -4,6 +4,7 @@ on them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,9 +35,9 @@ FEW = 16  # rows up to which the packed weights are what a product costs
 ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the making of it take
 
 
-def random_llama_8b(bench: Bench) -> PreTrainedModel:
+def random_llama_8b(bench: Bench, layers: int = LLAMA.layers) -> PreTrainedModel:
     """Of Llama-3.1-8B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
-    shape = TINY if bench.rehearsal else LLAMA
+    shape = TINY if bench.rehearsal else replace(LLAMA, layers=layers)
     config = LlamaConfig(**shape.settings, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None)
     torch.manual_seed(0)
     before = torch.get_default_dtype()

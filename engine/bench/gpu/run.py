@@ -53,6 +53,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
 }
 LEAVING = {"kernels"}  # sections after which their process ends: a profiler leaves something behind that slows launches
 TESTS, TESTS_SECONDS = "tests", 150.0
+JOBS = "yardstick", "dependent", "not fused", "large", "awq", "attention"  # of `engine.bench.gpu.warm`
 TOTAL = 570.0  # seconds of all, tests included
 LEAST = 4.0  # seconds that a section is begun with
 PATIENCE = 5.0  # seconds after its own that a section is interrupted
@@ -103,18 +104,22 @@ def rehearse(sections: Sequence[str]) -> int:
     torch.set_num_threads(1)
     bench = Bench(CpuStopwatch(), rehearsal=True)
     print(f"On a {bench.watch.name}, {MARK}")
+    for name in JOBS:
+        importlib.import_module(WARM).JOBS[name](bench)
     walk(bench, sections, time.monotonic() + 3600)
     print("\n" + "\n".join(summary(bench.found, rehearsal=True)))
     return int(any(values["state"] != "done" for values in bench.sections.values()))
 
 
-MEASURE = (sys.executable, "-u", "-m", "engine.bench.gpu.run")
+MEASURE, WARM = (sys.executable, "-u", "-m", "engine.bench.gpu.run"), "engine.bench.gpu.warm"
 
 
 def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, command: Sequence[str] = MEASURE) -> int:
     """The tests, then processes of `command` that measure: another one where one was lost. 0 when all was done."""
     if tests:
-        found = run_tests(ROOT / "tests" / "gpu", min(TESTS_SECONDS, deadline - time.monotonic()))
+        seconds = min(TESTS_SECONDS, deadline - time.monotonic())
+        with compiling_beside(seconds):
+            found = run_tests(ROOT / "tests" / "gpu", seconds)
         note(path, TESTS, found)
     while left := [name for name in sections if name not in read(path)["sections"]]:
         seconds = deadline - time.monotonic()
@@ -137,6 +142,27 @@ def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, c
         shutil.copy(path, copy)
     print(f"Written to {path}")
     return int(any(values["state"] not in ("done", "left out") for values in found["sections"].values()))
+
+
+@contextmanager
+def compiling_beside(limit: float, command: Sequence[str] = (sys.executable, "-m", WARM)) -> Iterator[None]:
+    """What the sections launch is compiled beside what is done within, each of `JOBS` in a process of its own; they are
+    waited for, but no longer than `limit` seconds from the beginning. Without them sections compile it themselves."""
+    begun, nowhere = time.monotonic(), subprocess.DEVNULL
+    children = {name: subprocess.Popen([*command, name], cwd=ROOT, stdout=nowhere, stderr=nowhere) for name in JOBS}
+    try:
+        yield
+        for name, child in children.items():
+            try:
+                if status := child.wait(max(0.1, begun + limit - time.monotonic())):
+                    print(f"compiling beforehand: {name} ended with exit status {status}", flush=True)
+            except subprocess.TimeoutExpired:
+                print(f"compiling beforehand: {name} was not over after {limit:.0f} s", flush=True)
+        print(f"compiled beforehand, beside the tests: {time.monotonic() - begun:.0f} s in all", flush=True)
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
 
 
 def attend(child: subprocess.Popen[bytes], path: Path, end: float) -> int:

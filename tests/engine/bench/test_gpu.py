@@ -210,6 +210,18 @@ def test_after_a_profile_the_process_measures_nothing_more(monkeypatch):
     assert gpu.walk(bench(), ["first", "second"], time.monotonic() + 60) == 0, "a rehearsal goes on"
 
 
+def test_what_compiles_beforehand_runs_beside_the_tests_and_no_longer_than_they_may(capfd):
+    code = "import sys, time; sys.exit(3) if sys.argv[1] == 'awq' else time.sleep(60 * (sys.argv[1] == 'large'))"
+    begun = time.monotonic()
+    with gpu.compiling_beside(1.5, (sys.executable, "-c", code)):
+        pass
+    assert time.monotonic() - begun < 20
+    said = capfd.readouterr().out
+    assert "awq ended with exit status 3" in said
+    assert "large was not over" in said
+    assert "yardstick" not in said
+
+
 def test_goals_are_reached_or_missed_whichever_way_they_point():
     own = bench()
     with own.section("a", 9):
