@@ -88,7 +88,9 @@ def random_qwen3(bench: Bench, layers: int = QWEN3_SHAPE.layers) -> PreTrainedMo
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     shape = TINY if bench.rehearsal else replace(QWEN3_SHAPE, layers=layers)
-    config = Qwen3Config(**shape.settings, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    config = Qwen3Config(
+        **shape.settings, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0
+    )
     torch.manual_seed(0)
     with torch.device(bench.watch.device):
         return Qwen3ForCausalLM(config).to(bench.watch.dtype).eval().requires_grad_(False)

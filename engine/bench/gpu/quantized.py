@@ -148,7 +148,8 @@ def awq_products(bench: Bench) -> None:
     table = bench.table(
         "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
         columns(
-            "rows 4d | inputs 7d | outputs 7d | µs 8.1f | bound µs 8.1f | of copy 8.0% | dense µs 8.1f | × dense 8.2f"
+            "rows 4d | inputs 7d | outputs 7d | µs 8.1f | bound µs 8.1f | of copy 8.0% | dense µs 8.1f | "
+            "dense of copy 13.0% | × dense 8.2f"
         ),
     )
     reached = []
@@ -164,7 +165,9 @@ def awq_products(bench: Bench) -> None:
             seconds = one_after_another(watch, packed, partial(_packed_product, x))
             dense = one_after_another(watch, weights, partial(linear, x))
             bound = read / watch.bandwidth
-            table.add(rows, inputs, outputs, 1e6 * seconds, 1e6 * bound, bound / seconds, 1e6 * dense, dense / seconds)
+            share = weights[0].nbytes / watch.bandwidth / dense
+            ours = 1e6 * seconds, 1e6 * bound, bound / seconds
+            table.add(rows, inputs, outputs, *ours, 1e6 * dense, share, dense / seconds)
             if rows <= FEW:
                 reached.append(bound / seconds)
         del weights, packed

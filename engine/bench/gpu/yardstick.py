@@ -189,7 +189,9 @@ def tell_pieces(bench: Bench, pieces: list[Piece]) -> None:
     intervals = [(piece.begun, piece.ended) for piece in pieces]
     whole = max(p.ended for p in pieces) - min(p.begun for p in pieces)
     table.add(idle_share(intervals), None, None, "idle, between the kernels of a step too")
-    table.add(idle_share(intervals, PAUSE), None, None, f"of it in pauses of {1e6 * PAUSE:.0f} µs and more: for the host")
+    table.add(
+        idle_share(intervals, PAUSE), None, None, f"of it in pauses of {1e6 * PAUSE:.0f} µs and more: for the host"
+    )
     by_name: defaultdict[str, list[float]] = defaultdict(list)
     for piece in pieces:
         by_name[piece.name].append(piece.ended - piece.begun)

@@ -14,8 +14,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.bench.gpu import run as gpu
-from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.decode import weights_read
+from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import MARK, Bench, read, summary
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
