@@ -40,8 +40,8 @@ ROOM = 0.7  # of the free memory, for caches
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`batch` rows of `queries` tokens each, the last of `context`; `group` query heads a KV head. `uneven`: contexts of
-    an eighth of it to as much more than it, in random order, which it is the mean of."""
+    """`batch` rows of `queries` tokens each, the last of `context`; `group` query heads a KV head. `uneven`: contexts
+    of an eighth of it to as much more than it, in random order, which it is the mean of."""
 
     batch: int
     context: int
@@ -182,10 +182,9 @@ def decode_kernel(bench: Bench) -> None:
             table.add(*case.name, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case], lengths)
     what = "of the copy bandwidth: decode attention,"
     alone = [share for case, share in reached.items() if case.batch == 1 and case.context == 8 * K]
-    large = [share for case, share in reached.items() if pool.read(case) >= LARGE and not case.uneven]
-    little = [
-        share for case, share in reached.items() if pool.read(case) < LARGE and case.batch > 1 and not case.uneven
-    ]
+    even = {case: share for case, share in reached.items() if not case.uneven}
+    large = [share for case, share in even.items() if pool.read(case) >= LARGE]
+    little = [share for case, share in even.items() if pool.read(case) < LARGE and case.batch > 1]
     for words, goal, shares in (
         (f"worst of those of {LARGE / 1e6:.0f} MB and more", DECODE, large),
         ("worst of the smaller ones of several rows", DECODE, little),

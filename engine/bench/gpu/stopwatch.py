@@ -128,7 +128,7 @@ class GpuStopwatch:
         from torch.profiler import ProfilerActivity, profile
 
         # One profile, begun before: taken down, CUPTI crashed under CUDA graphs up to CUDA 12.6, and a second profile
-        # soon after the first saw nothing (pytorch/pytorch#112507, pytorch/kineto#1554). Left in place it slows launches.
+        # soon after saw nothing (pytorch/pytorch#112507, pytorch/kineto#1554). What is left in place slows launches.
         os.environ["TEARDOWN_CUPTI"], os.environ["DISABLE_CUPTI_LAZY_REINIT"] = "0", "1"
         with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
             begin()

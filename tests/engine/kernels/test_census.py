@@ -228,7 +228,7 @@ def test_a_run_launches_nothing_that_its_load_has_not_met(name: str, gpu: Gpu) -
 def test_prompts_in_a_captured_step_launch_few_programs_that_find_nothing_to_do(
     name: str, tokens: int, most: int
 ) -> None:
-    """One needs a multiprocessor to itself: with room for as many long rows as tokens there would be 2,168 and 1,656."""
+    """One needs a multiprocessor to itself: room for a long row a token would be 2,168 and 1,656 of them."""
     model, gpu = MODELS[name], Gpu(90, 132)
     launches = list(attention(model, gpu, [], PackedShape.captured(tokens, 256, 1)))
     *_, (grid,) = (each.grid for each in launches if named(each) == "paged_attention_kernel")
