@@ -273,7 +273,8 @@ def tilings(bench: Bench) -> None:
     else:
         compile_beforehand(0.5 * bench.left)
         long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
-        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8)]
+        uneven = Case(256, K, 2, uneven=True)
+        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     for case in cases:
         if pool.holds(case):
