@@ -43,7 +43,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
 
 
 # All that the product needs besides torch, transformers, triton, numpy and what these need themselves.
-LACKING = "accelerate awq bitsandbytes datasets psutil pynvml pyqtgraph PySide6 qasync torchao".split()
+LACKING = "accelerate awq bitsandbytes datasets hypothesis psutil pynvml pyqtgraph PySide6 qasync torchao".split()
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="two cards are here")
@@ -63,8 +63,11 @@ def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torc
         assert gpu.main(["--rehearsal"]) == 2
         assert fault in capsys.readouterr().out
         return
+    tests = [f"tests.gpu.{file.stem}" for file in (ROOT / "tests" / "gpu").glob("test_*.py")]
     program = (
-        f"import runpy, sys; sys.modules |= dict.fromkeys({LACKING}); sys.argv[1:] = ['--rehearsal', '--out', '.']"
+        f"import importlib, runpy, sys; sys.modules |= dict.fromkeys({LACKING}); "
+        f"list(map(importlib.import_module, {tests})); "  # one that did not import would end them all
+        "sys.argv[1:] = ['--rehearsal', '--out', '.']"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
