@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -148,8 +149,10 @@ def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, c
 def compiling_beside(limit: float, command: Sequence[str] = (sys.executable, "-m", WARM)) -> Iterator[None]:
     """What the sections launch is compiled beside what is done within, each of `JOBS` in a process of its own; they are
     waited for, but no longer than `limit` seconds from the beginning. Without them sections compile it themselves."""
-    begun, nowhere = time.monotonic(), subprocess.DEVNULL
-    children = {name: subprocess.Popen([*command, name], cwd=ROOT, stdout=nowhere, stderr=nowhere) for name in JOBS}
+    begun, data = time.monotonic(), tempfile.TemporaryDirectory(prefix="batchscope-")
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet["env"] = {**os.environ, "BATCHSCOPE_DATA": data.name}  # the roof of a busy GPU is not to be kept
+    children = {name: subprocess.Popen([*command, name], cwd=ROOT, **quiet) for name in JOBS}
     try:
         yield
         for name, child in children.items():
@@ -163,6 +166,7 @@ def compiling_beside(limit: float, command: Sequence[str] = (sys.executable, "-m
         for child in children.values():
             child.kill()
             child.wait()
+        data.cleanup()
 
 
 def attend(child: subprocess.Popen[bytes], path: Path, end: float) -> int:

@@ -214,7 +214,10 @@ def test_after_a_profile_the_process_measures_nothing_more(monkeypatch):
 
 
 def test_what_compiles_beforehand_runs_beside_the_tests_and_no_longer_than_they_may(capfd):
-    code = "import sys, time; sys.exit(3) if sys.argv[1] == 'awq' else time.sleep(60 * (sys.argv[1] == 'large'))"
+    code = (
+        "import os, sys, time; assert os.listdir(os.environ['BATCHSCOPE_DATA']) == []; "
+        "sys.exit(3) if sys.argv[1] == 'awq' else time.sleep(60 * (sys.argv[1] == 'large'))"
+    )
     begun = time.monotonic()
     with gpu.compiling_beside(1.5, (sys.executable, "-c", code)):
         pass
