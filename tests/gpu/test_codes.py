@@ -16,7 +16,7 @@ CODES = pytest.mark.parametrize("codes", KINDS, ids=["int8", "fp8"])
 @DTYPES
 @CODES
 def test_attention_agrees_with_the_oracle(codes: torch.dtype, dtype: torch.dtype) -> None:
-    for seed in range(8):
+    for seed in range(3):
         check(random_shape(seed, dtype, most_rows=9, longest=700), seed, codes, "cuda")
     rows = ((1, 5000), (4, 3000), (1, 1), (100, 2500), (3, 900))  # long contexts are split
     check(Shape(rows, kv_heads=2, group=4, head_dim=128, dtype=dtype), 0, codes, "cuda")

@@ -18,6 +18,7 @@ from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import MARK, Bench, read, summary
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
+from engine.bench.gpu.tests import GRACE, run_tests
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.subject import Case, Shape
 from engine.config.specs import EngineConfig
@@ -226,6 +227,21 @@ def test_what_compiles_beforehand_runs_beside_the_tests_and_no_longer_than_they_
     assert "awq ended with exit status 3" in said
     assert "large was not over" in said
     assert "yardstick" not in said
+
+
+def test_tests_that_take_too_long_tell_what_failed_until_then(tmp_path, capfd):
+    folder = tmp_path / "tests" / "gpu"
+    folder.mkdir(parents=True)
+    own = "import time\ndef test_first(): assert 0, 'wrong'\ndef test_slow(): time.sleep(60)\n"
+    (folder / "test_own.py").write_text(own)
+    for limit in (3.0, 12.0, 36.0):  # a busy machine may take as long to begin
+        found = run_tests(folder, limit)
+        assert found["state"] == "failed"
+        assert f"not over after {limit:.0f} s" in found["error"]
+        if "FAILED" in found["error"]:
+            break
+    assert found["seconds"] < limit + GRACE
+    assert "FAILED tests/gpu/test_own.py::test_first" in found["error"]
 
 
 def test_goals_are_reached_or_missed_whichever_way_they_point():
