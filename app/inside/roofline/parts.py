@@ -20,9 +20,9 @@ def draw_parts(painter: QPainter, frame: Frame, point: Point, face: FontFace) ->
     """Returns where each can be pointed at. Where there is no room for both names, the marks stand alone."""
     t, half, found = theme.current(), float(theme.px(HALF)), []
     for part in point.parts:
-        x, y = float(frame.x(part.intensity)), float(frame.y(part.achieved))
+        x, y, roof = (float(at) for at in (frame.x(part.intensity), frame.y(part.achieved), frame.y(part.limit)))
         painter.setPen(QPen(t.text, theme.stroke(2 / 3), Qt.PenStyle.DotLine))
-        painter.drawLine(QLineF(x, y, x, float(frame.y(part.limit))))
+        painter.drawLine(QLineF(x, y, x, roof))
         corners = [QPointF(x - half, y), QPointF(x, y - half), QPointF(x + half, y), QPointF(x, y + half)]
         with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25)), smooth=True):
             painter.drawPolygon(QPolygonF(corners))
@@ -32,7 +32,7 @@ def draw_parts(painter: QPainter, frame: Frame, point: Point, face: FontFace) ->
             left = x + half + theme.px(4)
             if left + wide > frame.area.right():
                 left = x - half - theme.px(4) - wide
-            say_on_plate(painter, face, left, y + face.middle, words)
+            say_on_plate(painter, face, left, max(y + face.middle, roof + face.ascent + theme.px(2)), words)
         found.append((QRectF(x - half, y - half, 2 * half, 2 * half), part))
     return found
 

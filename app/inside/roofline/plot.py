@@ -258,8 +258,8 @@ class RooflinePlot(Chart):
             painter.setPen(QPen(t.accent, theme.stroke(2 / 3)))
             painter.drawLine(QLineF(x, y, x, above))
             word = percent(point.share)
-            if abs(y - above) > tiny.height + px(8):
-                left = bool(self._parts) or x + px(6) + tiny.width(word) > frame.area.right()
+            if abs(y - above) > tiny.height + px(8) and not self._parts:
+                left = x + px(6) + tiny.width(word) > frame.area.right()
                 baseline = (y + above) / 2 + tiny.middle
                 tiny.say(painter, x - px(6) if left else x + px(6), baseline, word, t.text, before=float(left))
         kind = KINDS.index(point.kind)
