@@ -22,7 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
 from engine.runner.device_rows import DeviceRows
 from engine.runner.launched_step import send_to
-from engine.runner.packed_words import PackedShape, PackedWords
+from engine.runner.packed_words import PackedShape, PackedWords, room_wanted
 from engine.runner.runner import Computed, Inputs, Runner
 from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from engine.scheduler.block_pool import blocks_for
@@ -162,7 +162,7 @@ class GpuRunner(Runner):
     def _packed(self, rows: Sequence[Row], scored: Sequence[int]) -> Inputs:
         """Rows of any lengths; the logits of the tokens at the `scored` places come after those that are drawn by."""
         sampling = [row for row in rows if row.samples]
-        size = 0 if scored else self._mixed.size_for(sum(row.count for row in rows))
+        size = 0 if scored else self._mixed.size_for(room_wanted(rows))
         shape = self._mixed_shape(size) if size else PackedShape.of(rows)
         words = shape.filled(rows, self._rows.dummy_slot)
         self._rows.set_lengths(rows)
@@ -198,9 +198,7 @@ class GpuRunner(Runner):
         return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
 
     def _mixed_shape(self, tokens: int) -> PackedShape:
-        """Of a captured step of so many tokens: as many rows of each kind as there can be."""
-        rows = min(self._rows.dummy_slot, tokens)
-        return PackedShape(tokens, rows, rows, min(self._rows.dummy_slot * self._most_sampled, tokens))
+        return PackedShape.captured(tokens, self._rows.dummy_slot, self._most_sampled)
 
     def _mixed_and_draw(self, tokens: int) -> Drawn:
         """A whole step with prompts of up to so many tokens, whose words lie at a fixed place, up to its tokens."""

@@ -134,7 +134,7 @@ class Runner(ABC):
 
     def launch(self, plan: StepPlan, meanwhile: Callable[[], None] = nothing) -> LaunchedStep:
         """Starts a step; returns before the device is done (on a CPU, when it is). `meanwhile` is called while it
-        computes, or before; it must not raise."""
+        computes, on a CPU without compiled kernels before; it must not raise."""
         begun, self._meanwhile = Clock(), meanwhile
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
         ranks, group = self.model.ranks, self.model.group
@@ -166,7 +166,7 @@ class Runner(ABC):
                 previous = self._sampler.adjust.previous(branches, self._last_token)
                 masks = masks_of(branches, self.model.card.vocabulary)  # found meanwhile
             timer = None if on_gpu else Timer()
-            if not inputs.overlaps:
+            if not (inputs.overlaps or on_gpu):
                 self._meanwhile()
             prepared = Clock()
             try:
@@ -179,7 +179,7 @@ class Runner(ABC):
                 if masks is not None:
                     masks.leave()
                 raise
-            forwarded, self._meanwhile = Clock(), nothing
+            forwarded, meanwhile, self._meanwhile = Clock(), self._meanwhile, nothing
             if self.model.group is not None:
                 self.model.group.end()
             if timer is not None:
@@ -192,6 +192,8 @@ class Runner(ABC):
                 launched.mark()
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
+        if on_gpu:  # which has its work by now
+            meanwhile()
 
     def follow(self, plan: StepPlan) -> None:
         """The same step on another rank, which draws no tokens."""
