@@ -80,7 +80,8 @@ class Other:
 
 class Ranks:
     """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder` to its own of the
-    `devices`, of which the first is this process's; `ready` waits for them. `close` ends them, and so does whoever forgets this object, or the end of this process, however it comes.
+    `devices`, of which the first is this process's; `ready` waits for them. `close` ends them, and so does whoever
+    forgets this object, or the end of this process, however it comes.
 
     `spent`: of the last steps, seconds that rank 0 took to tell them of each and to hear what it took them. Calls raise
     RankLost where one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
@@ -143,13 +144,12 @@ class Ranks:
     def make_runner(
         self, config: EngineConfig, blocks: int, channel: Channel | None = None, captured: Sequence[int] = ()
     ) -> None:
-        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`, those
-        on GPUs for steps with prompts that are `captured` of so many tokens."""
+        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`,
+        those on GPUs for steps with prompts that are `captured` of so many tokens."""
         self._send, self._channel = Sender(config.max_running), channel
         lane = channel.lane if channel is not None else 0
-        self._all(
-            MAKE, json.dumps({"config": asdict(config), "blocks": blocks, "lane": lane, "captured": captured}).encode()
-        )
+        order = {"config": asdict(config), "blocks": blocks, "lane": lane, "captured": captured}
+        self._all(MAKE, json.dumps(order).encode())
         if channel is not None:
             for other in self.others:
                 other.link.send_descriptor(channel.descriptor)
@@ -177,8 +177,8 @@ class Ranks:
         self._all(MEASURE, json.dumps({"what": what, **how}).encode())
 
     def step(self, plan: StepPlan, there: Callable[[Row], bool] | None = None) -> int:
-        """All of them compute this step; returns its number. `there`: whether a row's last token is where it was sampled,
-        on the device, and is not to be sent."""
+        """All of them compute this step; returns its number. `there`: whether a row's last token is where it was
+        sampled, on the device, and is not to be sent."""
         assert self._send is not None
         begun = time.perf_counter()
         self.check()

@@ -53,11 +53,13 @@ def least_room(rooms: Sequence[tuple[int, bool]], parts: Sequence[int], kind: st
     """Bytes that are free, and those of a pool that may be taken, over all devices of this kind, as the least of them
     has room for its part. `rooms`: of each what is free, and whether it drives a display; `parts`: what a block takes
     there."""
-    shares = [
-        pool_share(free, kind, needed, display) * sum(parts) // part for (free, display), part in zip(rooms, parts)
+    whole = sum(parts)
+    found = [
+        (pool_share(free, kind, needed, display) * whole // part, free * whole // part)
+        for (free, display), part in zip(rooms, parts, strict=True)
     ]
-    least = min(range(len(shares)), key=lambda i: shares[i])
-    return rooms[least][0] * sum(parts) // parts[least], shares[least]
+    share, free = min(found)
+    return free, share
 
 
 def rank_token_bytes(model: LoadedModel, config: EngineConfig, draft: ModelCard | None) -> list[int]:

@@ -13,8 +13,9 @@ from engine.trace.records import MemoryBreakdown
 def bill_of(
     model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0, draft: int = 0
 ) -> MemoryBreakdown:
-    """What the device's memory holds after load and warm-up; of a model that is split over GPUs that of rank 0. `runtime`: what this process holds on a CPU besides
-    weights, pool and activations; on a GPU it is asked of the driver. `draft`: the weights of a draft model.
+    """What the device's memory holds after load and warm-up; of a model that is split over GPUs that of rank 0.
+    `runtime`: what this process holds on a CPU besides weights, pool and activations; on a GPU it is asked of the
+    driver. `draft`: the weights of a draft model.
 
     The pool counts with its whole size: on a CPU its pages come only when they are written to. Where the items are
     more than there is, as with a pool larger than the memory, later ones are cut.
