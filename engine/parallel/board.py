@@ -80,6 +80,8 @@ class Board:
     def times(self, step: int) -> RankTimes | None:
         """What a step took that rank 0 is done with; None where another does not tell."""
         slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
+        if not slots[0, CALLED]:  # rank 0 itself cannot tell
+            return None
         while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
             if time.monotonic() > until:
                 return None

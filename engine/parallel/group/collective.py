@@ -20,6 +20,10 @@ from engine.parallel.group.spans import Event, HostEvent, Spans
 from engine.parallel.group.watchdog import Watchdog
 from engine.parallel.split import shares
 
+OWN_WATCH = tuple(  # with which torch ends the process itself, without a word, or looks for a file that is gone
+    f"TORCH_NCCL_{name}" for name in ("ASYNC_ERROR_HANDLING", "ENABLE_MONITORING", "DUMP_ON_TIMEOUT")
+)
+
 
 class Collective(Group):
     """Ranks on `device`, each on one of its own, that meet in the file `store`.
@@ -60,6 +64,7 @@ class Collective(Group):
         self.spans.settle(step)
 
     def close(self) -> None:
+        self.spans.close()
         if self._watchdog is not None:
             self._watchdog.bite()
 
@@ -132,7 +137,8 @@ def _gloo(store: dist.Store, rank: int, ranks: int, timeout: float) -> Any:
 
 
 def _nccl(store: dist.Store, rank: int, ranks: int, timeout: float) -> Any:
-    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # else torch's own watchdog ends the process, without a word
+    for name in OWN_WATCH:
+        os.environ[name] = "0"
     made: Any = dist.ProcessGroupNCCL
     options = made.Options()
     options._timeout = timedelta(seconds=timeout)

@@ -69,7 +69,7 @@ class Spans:
         self._calls, self._begun, self._number = Calls(), event(), 0
         self._untold: deque[Step] = deque()
         self._lock = threading.Lock()
-        self._ended: SimpleQueue[Step] | None = SimpleQueue() if later else None
+        self._ended: SimpleQueue[Step | None] | None = SimpleQueue() if later else None
         if self._ended is not None:
             threading.Thread(target=self._tell_each, args=(self._ended,), name="rank-times", daemon=True).start()
 
@@ -115,9 +115,14 @@ class Spans:
         while self._untold and self._untold[0].number <= step:
             self._tell(self._untold[0])
 
-    def _tell_each(self, ended: SimpleQueue[Step]) -> None:
-        while True:
-            self._tell(ended.get())
+    def close(self) -> None:
+        """Nothing more is told."""
+        if self._ended is not None:
+            self._ended.put(None)
+
+    def _tell_each(self, ended: SimpleQueue[Step | None]) -> None:
+        while (step := ended.get()) is not None:
+            self._tell(step)
 
     def _tell(self, step: Step) -> None:
         step.ended.synchronize()
