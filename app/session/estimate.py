@@ -18,7 +18,8 @@ class Estimate:
     """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
     bill, None without a model; `bills` those of all quantizations; `context` that of the model in tokens, 0 where it
     does not say. `whole`: why the model cannot be split over ranks, "" where it can, over so many as `ranks`;
-    `unstaged`: why its `layers` cannot be in several stages."""
+    `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it can be split over; 0 on a CPU, and
+    where that is not known."""
 
     weights: int
     free: int
@@ -31,6 +32,7 @@ class Estimate:
     ranks: tuple[int, ...] = ()
     unstaged: str = ""
     layers: int = 0
+    cards: int = 0
 
     @property
     def fits(self) -> bool:
@@ -80,8 +82,9 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    asked = info, spec.quantization, memory.kind == "cuda"
-    split = why_whole(*asked), tuple(rank_counts(info)), why_unstaged(*asked), info.layers
+    gpu = memory.kind == "cuda"
+    whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization, gpu)
+    split = whole, tuple(rank_counts(info)), staged, info.layers, len(cards()) if gpu else 0
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 

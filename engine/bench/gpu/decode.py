@@ -74,11 +74,11 @@ def replayed(trace: Trace) -> float:
     return sum(step.graph > 0 for step in steps) / max(len(steps), 1)
 
 
-def random_qwen3(bench: Bench) -> PreTrainedModel:
-    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
+def random_qwen3(bench: Bench, tiny: Shape = TINY) -> PreTrainedModel:
+    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a `tiny` one."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape = (TINY if bench.rehearsal else QWEN3_SHAPE).settings
+    shape = (tiny if bench.rehearsal else QWEN3_SHAPE).settings
     config = Qwen3Config(**shape, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(0)
     with torch.device(bench.watch.device):

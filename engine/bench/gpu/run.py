@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
     "small": (20, "engine.bench.gpu.small_kernels:small"),
     "compiled": (40, "engine.bench.gpu.fused:compiled"),
-    "parallel": (30, "engine.bench.gpu.parallel:parallel"),
+    "parallel": (120, "engine.bench.gpu.parallel:parallel"),
 }
 TESTS, TESTS_SECONDS = "tests", 150.0
 TOTAL = 570.0  # seconds of all, tests included

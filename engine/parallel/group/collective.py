@@ -111,8 +111,9 @@ class Collective(Group):
         self.board.waits(self.rank, time.monotonic())
         with self.spans.call(sent):
             yield
-        self.board.waits(self.rank, 0)
-        if self._watchdog is not None and not (self.within or torch.cuda.is_current_stream_capturing()):
+        if self._watchdog is None:
+            self.board.waits(self.rank, 0)
+        elif not (self.within or torch.cuda.is_current_stream_capturing()):
             event = self._event()
             event.record()
             self._expect(event)

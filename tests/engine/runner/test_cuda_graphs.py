@@ -135,6 +135,23 @@ def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], err
     assert graphs.sizes == ()
 
 
+def test_a_rank_gives_its_graphs_up_where_another_could_not_capture_them(noted: list[str]) -> None:
+    """Of the second set at its second size, as all ranks hear after each."""
+    heard: list[bool] = []
+
+    def any_rank(here: bool) -> bool:
+        heard.append(here)
+        return len(heard) == 6
+
+    mixed, decode = StepGraphs((2, 8), CUDA), StepGraphs((1, 4, 6), CUDA)
+    capture([(mixed, step), (decode, step)], lambda done, total: None, any_rank)
+    assert heard == [False] * 6, "nothing failed here: two sizes and their waits, one wait and two sizes"
+    for graphs in (mixed, decode):
+        assert graphs.sizes == ()
+        assert graphs.off == "they could not be captured: another rank could not capture them"
+    assert noted.count("reset") == noted.count("graph") == 4
+
+
 @pytest.mark.parametrize("failing", ["mixed", "decode"])
 def test_sets_share_a_pool_and_what_fails_takes_those_before_it_along(noted: list[str], failing: str) -> None:
     """Steps with prompts come first: they are given up alone."""
