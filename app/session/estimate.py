@@ -18,8 +18,8 @@ class Estimate:
     """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
     bill, None without a model; `bills` those of all quantizations; `context` that of the model in tokens, 0 where it
     does not say. `whole`: why the model cannot be split over ranks, "" where it can, over so many as `ranks`;
-    `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it can be split over; 0 on a CPU, and
-    where that is not known."""
+    `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it can be split over; 0 on a CPU,
+    and where that is not known."""
 
     weights: int
     free: int

@@ -79,10 +79,10 @@ class GpuRunner(Runner):
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
         sizes = bucket_sizes(config.max_running)
         rows = max(sizes[-1], config.max_running)
-        group = self._group = model.group
+        group, sampler = model.group, self._sampler if self.draws else None
         assert group is None or isinstance(group, Collective)
-        sampler = self._draws = self._sampler if self.draws else None
         assert sampler is None or isinstance(sampler, DeviceSampler)
+        self._group, self._draws = group, sampler
         self._rows = DeviceRows(config.max_running, WORDS if sampler else 0, width, rows, blocks, self._device)
         self._last_token = self._rows.last_tokens
         if sampler is not None:

@@ -41,6 +41,6 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
         few = tr("This model has {layers} layers, and a stage needs one.", layers=found.layers)
         return found.unstaged or (few if 0 < found.layers < split.pipeline else "")
     if 0 < found.cards < split.tensor:
-        return found.whole or tr("Each rank takes a GPU of its own, and here are {cards}.", cards=found.cards)
+        return found.whole or tr("Each rank takes a GPU of its own; this machine has {cards}.", cards=found.cards)
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
     return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")

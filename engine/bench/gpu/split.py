@@ -23,7 +23,7 @@ from engine.trace.trace import Trace
 
 TINY = Shape(32, 1, 4, 2, 64, 128, 256, head_dim=16)
 USUAL = EngineConfig()
-# Steps one behind the other hide the host's time, and of those that are replayed nobody tells what ranks exchanged.
+# Steps one behind the other hide the host's time; of those that are replayed nobody tells what ranks exchanged.
 WAYS: dict[str, tuple[Parallel, EngineConfig]] = {
     "one card": (Parallel(), USUAL),
     "two": (Parallel(2), USUAL),

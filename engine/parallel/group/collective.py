@@ -37,7 +37,8 @@ class Collective(Group):
         self, board: Board, rank: int, backend: str, device: torch.device, timeout: float, store: Path
     ) -> None:
         super().__init__(board, rank, "NCCL" if backend == "nccl" else "gloo")
-        self._device, self._watchdog = device, None
+        self._device = device
+        self._watchdog: Watchdog | None = None
         self.capturable = backend == "nccl" or device.type == "cpu"  # of a CPU nothing is captured
         self.spans = Spans(board, rank, self._event, later=device.type == "cuda" and rank > 0)
         where = dist.FileStore(str(store), board.ranks), rank, board.ranks
@@ -121,8 +122,9 @@ class Collective(Group):
     def _event(self) -> Event:
         if self._device.type != "cuda":
             return HostEvent()
-        event: Any = torch.cuda.Event(enable_timing=True, external=True)  # `external`: a graph records it anew
-        return event  # type: ignore[no-any-return]
+        event: Any = torch.cuda.Event(enable_timing=True, external=True)  # `external`: each replay records it anew
+        made: Event = event
+        return made
 
     def _expect(self, event: Event) -> None:
         if self._watchdog is not None:

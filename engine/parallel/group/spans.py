@@ -39,7 +39,8 @@ class HostEvent:
     def synchronize(self) -> None:
         """It is there."""
 
-    def elapsed_time(self, end: HostEvent, /) -> float:
+    def elapsed_time(self, end: Event, /) -> float:
+        assert isinstance(end, HostEvent)
         return 1e-6 * (end.at - self.at)
 
 

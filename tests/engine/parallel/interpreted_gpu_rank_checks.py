@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,10 @@ def test_rows_are_shared_and_a_rank_that_is_killed_is_named(folder: Path, one: E
     with Engine(spec(folder, tensor=2, sequence=True), config, threads=1) as engine:
         assert said(engine, config, [GREEDY], "1") == said(one, CONFIG, [GREEDY], "0")
         assert engine.model.ranks is not None
+        ((free, display),) = engine.model.ranks.room()  # it has no runner then, until the next is made
+        assert free > 1 << 20
+        assert not display
+        engine.begin(replace(config, token_budget=16))
         pid = engine.model.ranks.others[0].child.pid
         stream = engine.submit([5, 6, 7], GREEDY.with_(max_tokens=50))
         next(iter(stream))
