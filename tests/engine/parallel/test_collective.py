@@ -158,6 +158,22 @@ def test_the_watchdog_ends_what_waits_for_a_rank_that_is_late_or_gone(why: str) 
     assert dog.bit
 
 
+def test_a_process_ends_in_which_even_the_end_of_waiting_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    ended, never = list[int](), threading.Event()
+    dog = Watchdog(60.0, lambda: False, lambda: never.wait(0.3), last=0.1, end=ended.append)
+    dog.bite()
+    assert ended == [70]
+
+    def fails() -> None:
+        raise RuntimeError("no communicator")
+
+    Watchdog(60.0, lambda: False, fails, end=ended.append).bite()
+    assert ended == [70, 70]
+    said = capsys.readouterr().err
+    assert "could not be ended (it did not return): the process ends" in said
+    assert "(no communicator)" in said
+
+
 def test_the_watchdog_lets_pass_what_comes_in_time() -> None:
     aborted = threading.Event()
     dog = Watchdog(0.15, lambda: False, aborted.set)
