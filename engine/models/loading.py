@@ -111,9 +111,9 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
 def load_part(spec: ModelSpec, folder: Path, place: Place) -> LoadedModel:
     """A rank's part of a model in a folder, that rank 0 has looked at, on the rank's own device. Raises as `load`
     does."""
+    if place.device != "cpu":
+        torch.cuda.set_device(place.device)  # of this thread, for good: nothing of it lies on another card
     device, _ = device_for(place.device)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)  # of this thread, for good
     return _read(spec, folder, Reporter(None, None), device, place)
 
 
