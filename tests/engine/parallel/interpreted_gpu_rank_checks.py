@@ -20,7 +20,7 @@ from engine.jobs import spawn
 from engine.memory.rules import bucket_sizes
 from engine.runner.paged_gpu import GpuRunner
 from engine.trace import Kind, Step
-from tests.engine.tiny_models import VOCABULARY, TinyModel, random_prompts, save_tiny_model
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, TinyModel, random_prompts, save_tiny_model
 
 LENGTHS, LAYERS = (5, 1, 9), 2
 KV = LAYERS * 2 * 2 * 8 * 4  # bytes of a token
@@ -158,6 +158,19 @@ def test_what_ranks_on_gpus_do_not_do_is_refused_by_name(folder: Path) -> None:
     ]:
         with pytest.raises(InvalidInput, match=words):
             Engine(spec(folder, **parallel), CONFIG, threads=1)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
+def test_norms_of_heads_sinks_and_experts_are_split_too(name: str, tmp_path: Path) -> None:
+    """Behind each other's layers kernels are fused that one device has too."""
+    save_tiny_model(TINY_MODELS[name], tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        with Engine(spec(tmp_path), CONFIG, threads=1) as engine:
+            expected = said(engine, CONFIG, [GREEDY], "0")
+    config = replace(CONFIG, depth=1)
+    with Engine(spec(tmp_path, tensor=2), config, threads=1) as engine:
+        assert said(engine, config, [GREEDY], "1") == expected
 
 
 def test_rows_are_shared_and_a_rank_that_is_killed_is_named(folder: Path, one: Engine) -> None:
