@@ -84,7 +84,7 @@ class Collective(Group):
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         widths = [end - begin for begin, end in (shares(total, rank, self.ranks) for rank in range(self.ranks))]
-        mine = nn.functional.pad(x, (0, max(widths) - x.shape[-1])).contiguous()  # all parts must be of one size
+        mine = _filled(x, max(widths) - x.shape[-1])
         parts = [] if self.rank else [torch.empty_like(mine) for _ in widths]
         options = dist.GatherOptions()
         options.rootRank = 0
@@ -101,7 +101,7 @@ class Collective(Group):
 
     def rows(self, x: Tensor, rows: int) -> Tensor:
         sizes = [end - begin for begin, end in (shares(rows, rank, self.ranks) for rank in range(self.ranks))]
-        mine = nn.functional.pad(x, (0, 0, 0, max(sizes) - x.shape[1])).contiguous()
+        mine = _filled(x, 0, max(sizes) - x.shape[1])
         parts = [torch.empty_like(mine) for _ in sizes]
         with self._call(x.nbytes):
             self._group.allgather([parts], [mine]).wait()
@@ -129,6 +129,11 @@ class Collective(Group):
     def _expect(self, event: Event) -> None:
         if self._watchdog is not None:
             self._watchdog.expect(event)
+
+
+def _filled(x: Tensor, columns: int, rows: int = 0) -> Tensor:
+    """With so many more: what ranks hand over must be of one size."""
+    return nn.functional.pad(x, (0, columns, 0, rows)) if columns or rows else x.contiguous()
 
 
 def _gloo(store: dist.Store, rank: int, ranks: int, timeout: float) -> Any:
