@@ -11,8 +11,8 @@ from app.words import sentence
 from engine import Parallel
 
 DEVICES = tr(
-    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so "
-    "far, in the paged modes"
+    "over how many ranks every layer is split, each a GPU of its own or a process on a CPU; or the layers, stage after "
+    "stage of a pipeline, on a CPU so far; in the paged modes"
 )
 ABOUT = f"{DEVICES}\n{SEQUENCE}"
 
@@ -40,5 +40,7 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
     if split.pipeline > 1:
         few = tr("This model has {layers} layers, and a stage needs one.", layers=found.layers)
         return found.unstaged or (few if 0 < found.layers < split.pipeline else "")
+    if 0 < found.cards < split.tensor:
+        return found.whole or tr("Each rank takes a GPU of its own; this machine has {cards}.", cards=found.cards)
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
     return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")

@@ -83,11 +83,11 @@ def replayed(trace: Trace) -> float:
     return sum(step.graph > 0 for step in steps) / max(len(steps), 1)
 
 
-def random_qwen3(bench: Bench, layers: int = QWEN3_SHAPE.layers) -> PreTrainedModel:
-    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
+def random_qwen3(bench: Bench, layers: int = QWEN3_SHAPE.layers, tiny: Shape = TINY) -> PreTrainedModel:
+    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a `tiny` one."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape = TINY if bench.rehearsal else replace(QWEN3_SHAPE, layers=layers)
+    shape = tiny if bench.rehearsal else replace(QWEN3_SHAPE, layers=layers)
     config = Qwen3Config(
         **shape.settings, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0
     )

@@ -50,7 +50,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
     "small": (20, "engine.bench.gpu.small_kernels:small"),
     "compiled": (40, "engine.bench.gpu.fused:compiled"),
-    "parallel": (30, "engine.bench.gpu.parallel:parallel"),
+    "parallel": (120, "engine.bench.gpu.parallel:parallel"),
 }
 LEAVING = {"kernels"}  # sections after which their process ends: a profiler leaves something behind that slows launches
 TESTS, TESTS_SECONDS = "tests", 170.0

@@ -83,7 +83,7 @@ SQUEEZED = 12 * 16 * 2 * 2 * 2 * 16 * 4  # bytes of twelve blocks
     ("changes", "params"),
     [
         ({"kv_memory": SQUEEZED}, {"max_tokens": 60}),
-        ({"kv_memory": SQUEEZED, "preemption": "swap"}, {"max_tokens": 60}),
+        ({"kv_memory": SQUEEZED, "preemption": "swap", "swap_memory": 3 * SQUEEZED}, {"max_tokens": 60}),
         ({"mode": "chunked", "token_budget": 8}, {}),
         ({"prefix_caching": True}, {}),
         ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
@@ -103,6 +103,8 @@ def test_two_ranks_follow_whatever_rank_0_plans(ways: Ways, changes: dict, param
         engine.begin(config)
         found.append(drawn(engine, asked))
     assert all_alike(found)
+    if "swap_memory" in changes:
+        assert {engine.trace.header.host_blocks for engine in (ways.one, ways.two, ways.sharing)} == {36}
     if "kv_memory" in changes:
         steps = [record for record in ways.two.trace.records if isinstance(record, Step)]
         assert any(len(step.preempted) for step in steps), "nothing was preempted, which the case is for"
