@@ -74,10 +74,10 @@ class Composer(QFrame):
         self._count: Callable[[str], float] = guessed  # tokens of a text, as the loaded model has them
         self.prompt = PromptEdit("composer_prompt")
         self.prompt.setAccessibleName(tr("Prompt"))
-        self.prompt.setPlaceholderText(tr("Write a prompt. {fox|owl} stands for either word."))
+        self.prompt.hint(tr("Write a prompt. {fox|owl} stands for either word."), tr("Write a prompt."))
         self.system = PromptEdit("composer_system", 1, 4)
         self.system.setAccessibleName(tr("System prompt"))
-        self.system.setPlaceholderText(tr("How the model should behave"))
+        self.system.hint(tr("How the model should behave"))
         self.summary = Line("composer_summary", size=12)
         self.message = Mistake("composer_message", size=12)
         self.message.hide()
