@@ -89,7 +89,7 @@ class RaceChoice:
         try:
             kept: dict[str, Any] = json.loads(text)
             lanes = tuple(
-                LaneChoice(parse_lane(each["lane"]), **{name: bool(each.get(name)) for name in OWN})
+                replace(LaneChoice.parse(each["lane"]), **{name: bool(each[name]) for name in OWN if name in each})
                 for each in kept["lanes"]
             )
             choice = cls(**kept | {"lanes": lanes[:MOST_LANES], "limits": Limits(**kept["limits"])})

@@ -383,8 +383,7 @@ class Session(QObject):
         """The ids of the new requests: all of them or, after `submit_failed`, none."""
         engine = self._engine
         if engine is None or not self.ready:
-            why = {SessionState.LOADING: tr("The model is still loading."), SessionState.LEASED: LEASED_WORDS}
-            self.submit_failed.emit(why.get(self.state, engine_missing() or tr("Load a model first.")))
+            self.submit_failed.emit(self._why_not())
             return []
         try:
             await self._open_file()
@@ -395,6 +394,17 @@ class Session(QObject):
         ids = [stream.request for stream in streams]
         self.submitted.emit(ids)
         return ids
+
+    def _why_not(self) -> str:
+        """Why no request is taken."""
+        match self.state:
+            case SessionState.LOADING:
+                return tr("The model is still loading.")
+            case SessionState.LEASED:
+                return LEASED_WORDS
+            case SessionState.DIED:
+                return tr("The engine has died: restart it first")
+        return engine_missing() or tr("Load a model first.")
 
     def stop(self, requests: Iterable[int] | None = None) -> None:
         """Cancels these requests, or all; their texts stay."""

@@ -369,17 +369,17 @@ class MainWindow(QMainWindow):
 
     def _say_state(self) -> None:
         if self.runs.path is not None:
-            self.top_bar.status.say(tr("saved run  ·  {run}", run=run_words(self.bridge.trace.header)))
+            self.top_bar.say(tr("saved run  ·  {run}", run=run_words(self.bridge.trace.header)))
         else:
             sweeps = self.compare is not None and self.compare.sweep.running
-            self.top_bar.status.say(session_words(self.session, sweeps))
+            self.top_bar.say(session_words(self.session, sweeps))
 
     def _on_progress(self, status: LoadStatus) -> None:
         words = status.words
         if status.total and not status.counted:
             words = f"{status.stage} · {100 * status.done / status.total:.0f} %"
         model = model_words(self.session.spec.source)
-        self.top_bar.status.say(tr("loading {model} · {progress}", model=model, progress=words))
+        self.top_bar.say(tr("loading {model} · {progress}", model=model, progress=words))
 
     def _on_trace(self, trace: Trace) -> None:
         if self.runs.path is None:

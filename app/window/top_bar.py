@@ -16,6 +16,7 @@ from app.ui.painted import Painted
 from app.window.page_name import PageName
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
+SEPARATOR = "   ·   "
 SEARCH = tr("Search actions    Ctrl Shift P")
 
 
@@ -61,6 +62,11 @@ class TopBar(QFrame):
 
         self.setMinimumWidth(1)  # its words give way before the window grows
         theme.changes.theme_changed.connect(self._fold)
+
+    def say(self, words: str) -> None:
+        """What is loaded, or under way: facts of which the last go first where they have no room."""
+        parts = words.split(SEPARATOR)
+        self.status.say(words, *(SEPARATOR.join(parts[:count]) for count in range(len(parts) - 1, 0, -1)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -82,6 +82,7 @@ class ChatComposer(QFrame):
             for name in COLUMNS
         ]
         self.beside = button("chat_beside", SIDE_BY_SIDE, role="quiet", tip=BESIDE, checkable=True)
+        self.beside.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # who clicks it goes on writing
         edit_presets = tr("Change, make and delete presets")
         self.more = button("chat_presets", tr("Presets …"), self.presets_asked, role="quiet", tip=edit_presets)
         add = tr("Add text files to the prompt, or drop them here")

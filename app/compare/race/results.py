@@ -25,8 +25,8 @@ FEW = """
     reused_tokens
 """.split()
 LINE = 22
-LONGEST_NAME = 132  # pixels of the design that a lane's name may take; more is elided
-LEAST, BESIDE = 320, 600  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
+LONGEST_NAME = 168  # pixels of the design that a lane's name may take; more is elided
+LEAST, BESIDE = 320, 760  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
 
 
 class ResultModel(ColumnModel[MeasureRow]):
@@ -38,7 +38,7 @@ class ResultModel(ColumnModel[MeasureRow]):
             return
         name: Column[MeasureRow] = Column("", lambda row: measure_title(row.measure))
         said = (error or words for error, words in zip(comparison.errors, comparison.disturbances, strict=True))
-        tips = (words or name for words, name in zip(said, comparison.names, strict=True))
+        tips = ("\n".join(filter(None, (name, words))) for words, name in zip(said, comparison.names, strict=True))
         rows = comparison.rows
         if few:
             found = {row.measure.key: row for row in rows if any(cell.value for cell in row.cells)}

@@ -112,13 +112,13 @@ class StreamWall(Painted):
     def _tell_counts(self) -> None:
         scope = self.bridge.scope
         tally = self.bridge.tally.at(scope.moment)
-        parts = [
+        parts = [tr("{count:,} failed", count=tally.failed)] if tally.failed else []  # what has no room goes at the end
+        parts += [
             tr("{count:,} running", count=tally.running),
             tr("{count:,} waiting", count=tally.waiting),
             tr("{count:,} done", count=tally.finished),
         ]
         parts += [tr("{count:,} cancelled", count=tally.cancelled)] if tally.cancelled else []
-        parts += [tr("{count:,} failed", count=tally.failed)] if tally.failed else []
         then = [] if scope.following else [tr("at {time}", time=duration(max(0.0, scope.moment - scope.origin)))]
         self.counts.say_parts([*then, *parts] if tally.requests or then else [])
 

@@ -20,6 +20,7 @@ from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
 from app.ui.layouts import column, held
 from app.ui.line import Line
+from app.ui.prompt_edit import PromptEdit
 from app.ui.painted import EmptyWords, Painted, fitting
 from app.ui.tips import show_tip
 from app.words import bytes_words
@@ -80,6 +81,19 @@ def test_the_handle_of_a_slider_is_round_at_every_zoom(qtbot: QtBot, focused: bo
         bare = picture.pixelColor(0, 0)
         for corner in (box.topLeft(), box.topRight(), box.bottomLeft(), box.bottomRight()):
             assert picture.pixelColor(corner) == bare, f"square at {zoom:.0%}"
+
+
+def test_an_empty_field_says_what_it_has_room_for(qtbot: QtBot) -> None:
+    field, hints = PromptEdit("field", 1, 4), ("Write a prompt. Enter sends it.", "Write a prompt.", "Write")
+    qtbot.addWidget(field)
+    field.hint(*hints)
+    field.show()
+    for zoom in (1.0, 2.0):
+        theme.set_zoom(zoom)
+        for hint in hints:
+            field.resize(field.fontMetrics().horizontalAdvance(hint) + 4 * field.frameWidth() + 24, field.height())
+            qtbot.waitUntil(lambda hint=hint: field.placeholderText() == hint)  # type: ignore[misc]
+    assert field.accessibleDescription() == hints[0]
 
 
 def test_a_power_of_two_doubles_and_halves(qtbot: QtBot) -> None:

@@ -55,7 +55,7 @@ def test_cards_say_what_each_request_does(bridge, tell, story, wall) -> None:
         1: "decoding", 2: "prefill 3/4", 3: "finished · stop", 4: "finished · length", 5: "error", 6: "preempted",
         7: "queued",
     }  # fmt: skip
-    assert wall.counts.text() == "2 running  ·  2 waiting  ·  2 done  ·  1 failed"
+    assert wall.counts.text() == "1 failed  ·  2 running  ·  2 waiting  ·  2 done"
     assert not wall.grab().isNull()
 
 
