@@ -43,6 +43,7 @@ class LaneChoice:
         lane = parse_lane(text)
         return cls(lane, "model=" in text, "quantization=" in text, lane.spec.parallel.ranks > 1)
 
+
 OWN = tuple(each.name for each in fields(LaneChoice) if each.name != "lane")
 
 
@@ -78,9 +79,7 @@ class RaceChoice:
     by_rate: bool = False
 
     def to_json(self) -> str:
-        lanes = [
-            {"lane": lane_text(c.lane)} | {name: getattr(c, name) for name in OWN} for c in self.lanes
-        ]
+        lanes = [{"lane": lane_text(c.lane)} | {name: getattr(c, name) for name in OWN} for c in self.lanes]
         return json.dumps(asdict(self) | {"lanes": lanes})
 
     @classmethod

@@ -72,7 +72,7 @@ class PromptEdit(QPlainTextEdit):
 
     def _tell_hint(self, lines: int) -> None:
         metrics, margin = self.fontMetrics(), round(2 * self.document().documentMargin())
-        high = lines * metrics.lineSpacing() + metrics.descent()  # what is measured is a pixel higher than what is drawn
+        high = lines * metrics.lineSpacing() + metrics.descent()  # a text measures a pixel more than it takes
         room = QRect(0, 0, max(1, self.viewport().width() - margin), high)
         flags = int(Qt.TextFlag.TextWordWrap.value)
         fits = (hint for hint in self._hints if room.contains(metrics.boundingRect(room, flags, hint)))

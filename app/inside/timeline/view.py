@@ -39,8 +39,8 @@ LEAPS = 8  # while the newest is followed, what is in sight moves on by this par
 class TimelineView(SelectableTimeline):
     """A timeline whose cursor hides nothing: what comes later is pale, so that one can go there.
 
-    While it follows, the newest is at its right end; what a short run has is in sight whole. Zooming changes how much is
-    in sight; panning ends following.
+    While it follows, the newest is at its right end; of a short run all is in sight. Zooming changes how much that is;
+    panning ends following.
     """
 
     step_clicked = Signal(int)  # the step's place

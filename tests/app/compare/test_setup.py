@@ -93,7 +93,8 @@ def test_a_race_of_the_command_line_is_set_up_with_its_own_workload_and_lanes() 
 
 def test_a_lane_is_split_over_devices_as_its_chip_says(qtbot: QtBot, setup: RaceSetup) -> None:
     play = ModelSpec("/models/llama", "nf4", parallel=Parallel(4))
-    setup.picker.set_lanes(tuple(map(LaneChoice.parse, ("continuous:tp=2", "chunked:pp=2x4", "continuous", "static:8"))))
+    texts = "continuous:tp=2", "chunked:pp=2x4", "continuous", "static:8"
+    setup.picker.set_lanes(tuple(map(LaneChoice.parse, texts)))
     setup.picker.lanes_changed.emit()
     said = names(setup)
 
@@ -127,7 +128,7 @@ def test_a_lane_is_split_over_devices_as_its_chip_says(qtbot: QtBot, setup: Race
     setup.picker.set_lanes((LaneChoice(whole, own_model=True), *setup.choice.lanes[:1]))
     setup.picker.edit(0)
     editor.form["max_running"].set(32)
-    assert setup.picker.lanes[0].resolved(play).spec == whole.spec, "nothing of the model of a race from elsewhere is lost"
+    assert setup.picker.lanes[0].resolved(play).spec == whole.spec, "nothing of a race's own model is lost"
     editor.hide()
 
 

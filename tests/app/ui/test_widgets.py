@@ -20,8 +20,8 @@ from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
 from app.ui.layouts import column, held
 from app.ui.line import Line
-from app.ui.prompt_edit import PromptEdit
 from app.ui.painted import EmptyWords, Painted, fitting
+from app.ui.prompt_edit import PromptEdit
 from app.ui.tips import show_tip
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput

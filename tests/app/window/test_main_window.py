@@ -223,7 +223,6 @@ def test_a_killed_engine_shows_a_banner_that_restarts_it_with_texts_kept(qtbot: 
     assert "The engine has stopped" in window.banner.title.text()
     assert "SIGKILL" in window.banner.text.text()
     assert not window.page.composer.send_button.isEnabled()
-    window.page.resize(700, window.page.height())
     assert window.page.wall.counts.text().startswith("4 failed"), "what went wrong is not what gives way"
     with qtbot.waitSignal(window.session.submit_failed) as refused:
         window.page.composer.send()
