@@ -87,16 +87,19 @@ class RaceChoice:
         """Raises ValueError for what is no choice of this version."""
         try:
             kept: dict[str, Any] = json.loads(text)
-            lanes = tuple(
-                replace(LaneChoice.parse(each["lane"]), **{name: bool(each[name]) for name in OWN if name in each})
-                for each in kept["lanes"]
-            )
+            lanes = tuple(_kept_lane(each) for each in kept["lanes"])
             choice = cls(**kept | {"lanes": lanes[:MOST_LANES], "limits": Limits(**kept["limits"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"no choice of a race: {error}") from error
         if choice.order not in RACE_ORDERS or not choice.lanes:
             raise ValueError("no choice of a race")
         return choice
+
+
+def _kept_lane(each: dict[str, Any]) -> LaneChoice:
+    """What another version did not keep is as the lane's text has it."""
+    own: dict[str, Any] = {name: bool(each[name]) for name in OWN if name in each}
+    return replace(LaneChoice.parse(each["lane"]), **own)
 
 
 def choice_of(result: RaceResult, asked: str, otherwise: RaceChoice) -> RaceChoice:

@@ -89,11 +89,11 @@ class Session(QObject):
         self._lease: EngineLease | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a lease
         self._own_config = self.config  # to load with again after a server's
+        self._closed = self.closing = False
         self._file = RunFile(self.off_thread, self)  # of the present trace, once it has a request
         self._file.failed.connect(self.notice_raised)
         self._file.written.connect(lambda path: None if self.closing else self.file_written.emit(path))
         self.close_file = self._file.close
-        self._closed = self.closing = False
         self._tasks = Tasks()
         self.start = self._tasks.start  # runs a coroutine beside the window
         self._one_at_a_time = asyncio.Lock()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 
-from app.compare.lanes.names import short_names
+from app.compare.lane_names import short_names
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import QUEUE, TOKENS, CurveChart
 from app.compare.race.series import LaneSeries

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView
 
-from app.compare.lanes.names import short_names
+from app.compare.lane_names import short_names
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
 from app.compare.words import measure_title
@@ -145,8 +145,8 @@ class ResultTable(QFrame):
         if any(header.sectionSizeHint(lane) > most for lane in range(1, len(names) + 1)):
             self.model.show(self.comparison, short_names(names), few)  # the whole is in the tip
         self.empty.setVisible(report is None)
-        names = report.comparison.disturbed if report is not None else []
-        self.disturbed.say(tr("Other programs disturbed {lanes}.", lanes=", ".join(names)) if names else "")
+        disturbed = ", ".join(report.comparison.disturbed) if report is not None else ""
+        self.disturbed.say(tr("Other programs disturbed {lanes}.", lanes=disturbed) if disturbed else "")
         for widget in (self.table, self.all):
             widget.setVisible(report is not None)
         if report is None:

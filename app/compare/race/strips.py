@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
-from app.compare.lanes.names import fitting
+from app.compare.lane_names import fitting
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
 from app.language import tr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.compare.lanes.names import fitting, short_names
+from app.compare.lane_names import fitting, short_names
 from engine.compare import lane_names, parse_lane
 
 
