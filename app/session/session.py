@@ -407,7 +407,7 @@ class Session(QObject):
             case SessionState.LEASED:
                 return LEASED_WORDS
             case SessionState.DIED:
-                return tr("The engine has died: restart it first")
+                return tr("The engine has died: restart it first.")
         return engine_missing() or tr("Load a model first.")
 
     def stop(self, requests: Iterable[int] | None = None) -> None:
