@@ -136,7 +136,7 @@ class LaneEditor(Popover):
         if quantization != PLAYS:
             spec = replace(spec, quantization=quantization)
         config = self.form.config(before.config)
-        shared = not config.paged or split == PLAYS
+        shared = split == PLAYS
         spec = replace(spec, parallel=Parallel() if shared else split_of(split))
         beams = self.beams.value() if config.paged else 1
         lane = replace(before, config=config, spec=spec, beams=beams, server=None)
@@ -161,9 +161,8 @@ class LaneEditor(Popover):
         kind = self.model.currentData()
         self._place.setVisible(kind == FOLDER)
         paged = self._choice is not None and self._choice.lane.config.paged
-        for each in (self._search, self._split):
-            each.setVisible(paged and kind != SERVER)
-        for widget in (self.form, self._quantized):
+        self._search.setVisible(paged and kind != SERVER)
+        for widget in (self.form, self._quantized, self._split):
             widget.setVisible(kind != SERVER)
         for line in self._server:
             line.setVisible(kind == SERVER)

@@ -122,7 +122,8 @@ def test_a_lane_is_split_over_devices_as_its_chip_says(qtbot: QtBot, setup: Race
     assert setup.choice.lanes[2].resolved(play).spec == ModelSpec("demo", parallel=Parallel(2))
     editor.hide()
     setup.picker.edit(3)
-    assert not editor.devices.isVisible()
+    editor.devices.setCurrentIndex(editor.devices.findData("1"))
+    assert splits()[3] == Parallel(), "a mode that cannot be split has a way out"
     editor.hide()
     whole = Lane(EngineConfig("continuous"), ModelSpec("/mine", "int8", "bfloat16", "cpu", parallel=Parallel(2)))
     setup.picker.set_lanes((LaneChoice(whole, own_model=True), *setup.choice.lanes[:1]))
