@@ -17,6 +17,7 @@ from app.window.page_name import PageName
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
 SEPARATOR = "   ·   "
+LEAST_SAID = 132  # pixels of the design for what is loaded: a model's name
 SEARCH = tr("Search actions    Ctrl Shift P")
 
 
@@ -82,7 +83,7 @@ class TopBar(QFrame):
             self._logo.setVisible(words == SEARCH)
             self.menu_button.setText(tr("Menu") if words == SEARCH else "☰")
             layout.invalidate()
-            if layout.minimumSize().width() <= self.width():
+            if layout.minimumSize().width() + theme.px(LEAST_SAID) <= self.width():
                 break
 
     def show_page(self, index: int) -> None:

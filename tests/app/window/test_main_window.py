@@ -419,6 +419,10 @@ def test_seeing_inside_gives_way_to_zoom_and_comes_back(qtbot: QtBot, window: Ma
             assert status.text() == f"{brief}   ·   float32"
             status.resize(status.fontMetrics().horizontalAdvance(f"{brief}   ·"), status.height())
             assert status.text() == brief, "a fact has its place whole or not at all"
+    theme.set_zoom(1.5)
+    qtbot.wait(50)
+    window.top_bar.say("demo stories 5.5 M   ·   float32")
+    assert window.top_bar.status.text().startswith("demo stories"), "the brand gives way to what is loaded"
     theme.set_zoom(1.0)
     qtbot.wait(50)
     assert beside()
