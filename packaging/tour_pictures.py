@@ -45,7 +45,8 @@ class Scene:
     token: int = 12  # whose card is on the transcript's picture
 
 
-CHUNKS = (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE))
+CHUNKS = (("window", WIDE), ("transcript", WIDE))
+KERNELS = (("step", QSize(1200, 420)), ("roofline", QSize(900, 420)))
 WASTE = (("memory", QSize(1000, 320)), ("machine", QSize(520, 320)))
 MAP = (("kv_map", LOW),)
 CONTINUOUS, PREFIXES = EngineConfig(max_running=16), replace(CHUNKED, mode="continuous")
@@ -53,6 +54,7 @@ STATIC = EngineConfig(mode="static", max_running=8)
 DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
     Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
+    Scene("kernels", "mixed-lengths", CHUNKED, 0.2, KERNELS, 24, mixed=True),
     Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
     Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
@@ -79,7 +81,7 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
         page, scope = pictures.window.page, pictures.scope
         page.see_inside()
         scope.catch_up()
-        place = scope.place_at(scope.origin + scene.at * (scope.end - scope.origin))
+        place = max(0, scope.place_at(scope.origin + scene.at * (scope.end - scope.origin)))
         both = {Kind.PREFILL, Kind.DECODE}
         while scene.mixed and place < scope.steps - 1 and not both <= set(scope.step_at(place).kind.tolist()):
             place += 1

@@ -126,8 +126,8 @@ class MadeUpRun:
             self.steps += 1
             tokens = sum(row.count for row in plan.rows)
             self.records.append(StepStarted(self.time, self.steps, len(plan.rows), tokens))
-            nothing = {"seconds": {}, "attention": 0.0, "graph": 0, "device": 0.0, "swapping": 0.0, "times": None}
-            launched = SimpleNamespace(step=self.steps, plan=plan, **nothing)
+            nothing = {"seconds": {}, "attention": 0.0, "graph": 0, "device": 0.0, "swapping": 0.0}
+            launched = SimpleNamespace(step=self.steps, plan=plan, times=None, kernels=None, **nothing)
             self._in_flight.append(cast("LaunchedStep", launched))
         if self._in_flight and (plan is None or len(self._in_flight) > self._depth):
             self._commit(self._in_flight.popleft())

@@ -122,6 +122,7 @@ class NotedStep:
             **_beside([emission for _, emission in emitted], piece),
             **_beams(changes, piece),
             **_ranks(launched),
+            kernel=EMPTY[np.float32] if launched.kernels is None else freeze(launched.kernels.astype(np.float32)),
         )
         seconds["record"] = self._seconds + (0.0 if beside else time.perf_counter() - begun)
         return record

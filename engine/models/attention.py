@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from engine.kernels.attention.options import Options
+from engine.trace.column import Array
 
 NAME = "batchscope"
 CACHE = "_cache"  # an attribute of attention layers: whose keys and values theirs are, counted without repeats
@@ -27,9 +28,11 @@ class Batch(Protocol):
 
 @dataclass(slots=True)
 class Timer:
-    """The seconds that a step's attention took so far: on a CPU, where a call returns when it is done."""
+    """The seconds that a step's attention took so far: on a CPU, where a call returns when it is done. Of a replayed
+    step also those of each kernel, float64 `[kernels]` as the runner names them."""
 
     seconds: float = 0.0
+    kernels: Array | None = None
 
 
 def attend(

@@ -204,3 +204,14 @@ def _is_plain(linear: nn.Linear, tied: set[int]) -> bool:
     if weight.dtype is torch.bfloat16:
         return torch.ops.mkldnn._is_mkldnn_bf16_supported() and id(weight) not in tied
     return weight.dtype is torch.float32 and torch.backends.mkldnn.is_available()
+
+
+def packed_names(module: nn.Module) -> dict[int, str]:
+    """What the layers of each weight of our kernel are called in their modules, by its address: in every layer
+    "q_proj, k_proj, v_proj"."""
+    found: dict[int, list[str]] = {}
+    for path, part in module.named_modules():
+        packed = part.product.packed if isinstance(part, JoinedLinear) else getattr(part, "packed", None)
+        if isinstance(packed, OurPacked):
+            found.setdefault(packed.weight.data_ptr(), []).append(path.rpartition(".")[2])
+    return {address: ", ".join(names) for address, names in found.items()}

@@ -14,6 +14,7 @@ from engine.parallel.board import RankTimes
 from engine.runner.prompt_scores import ScoredPositions
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
+from engine.trace.column import Array
 
 Clock = time.perf_counter
 Beside = tuple[int, tuple[int, float] | None]  # tokens that were allowed; the likeliest, where it was not
@@ -136,7 +137,8 @@ def _sent(tensor: Tensor) -> Tensor:
 @dataclass(slots=True)
 class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
-    those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
+    those of forward that were spent in attention, where that can be told; `kernels`: those of each kernel, where a CPU
+    replayed the step. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
     once read. `swapping`: those of prepare in which blocks were copied to host memory and back. `times`
     tells what the step took each rank of a split model, by its `number` there.
@@ -147,6 +149,7 @@ class LaunchedStep:
     step: int = -1
     seconds: dict[str, float] = field(default_factory=dict)
     attention: float = 0.0
+    kernels: Array | None = None
     graph: int = 0
     device: float = 0.0
     swapping: float = 0.0

@@ -14,10 +14,12 @@ from engine.kernels.cpu import calls as native
 from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.cpu.structures import Attention
 from engine.kernels.quantized_kv import CODES, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
+from engine.models.packed_linear import packed_names
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
 from engine.runner.runner import Computed, Inputs, Runner, single
@@ -145,9 +147,13 @@ class PagedRunner(Runner):
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedSteps(forward, inputs, self._blocks, report, self._agree, self._hands_on)
+                self._recorded = RecordedSteps(
+                    forward, inputs, self._blocks, report, self._agree, self._hands_on, packed_names(self.model.module)
+                )
             self.overlaps = self.model.group is None  # other ranks would wait for what this one does beside
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
+            self.kernels = self._recorded.kernels
+            self._attention = self.kernels.names.index(Attention.work)
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
             elif not self.mixed_off:
@@ -239,7 +245,9 @@ class PagedRunner(Runner):
         assert recorded is not None
         logits = recorded(runs, self._meanwhile)
         if timer is not None:
-            timer.seconds += recorded.attention
+            spent = recorded.spent * 1e-9
+            timer.kernels = spent if timer.kernels is None else timer.kernels + spent
+            timer.seconds += float(spent[self._attention])
         return Computed(logits, recorded.greedy)
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:

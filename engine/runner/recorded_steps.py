@@ -1,7 +1,7 @@
 """Steps on a CPU, recorded once for every number of tokens: what CUDA graphs are to a GPU."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ from engine.kernels.cpu.calls import NativeDecode, greedy
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.scheduler.block_pool import blocks_for
+from engine.trace.records import Kernels
 
 LONG = 0.3  # seconds of a step of one row, in which what Python takes is not to be seen
 SHORT = 0.03  # seconds of one, up to which prompts are recorded too: else recording a run of them takes some seconds
@@ -107,11 +108,11 @@ class RecordedSteps:
     """The steps of a model over `blocks` blocks, proved to give the logits `[kept tokens, vocabulary]` that `forward`
     gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
-    are replayed, run by run, and not decode rows alone. Of the last step, `attention` are the seconds that it took,
-    `chosen` the likeliest tokens and their log-probabilities, overwritten by the next. `report` hears how much of it is
-    done, of how much, and may raise. `agree` makes one number of what each rank of a split model has measured. Where a
-    stage `hands_on`, `forward` gives what it does `[tokens, hidden]`, of all tokens, in the place of logits. Raises
-    Unrecordable."""
+    are replayed, run by run, and not decode rows alone. `names` are those of weights, by their addresses. Of the last
+    step, `spent` int64 are the nanoseconds of each of its `kernels`, `chosen` the likeliest tokens and their
+    log-probabilities, overwritten by the next. `report` hears how much of it is done, of how much, and may raise.
+    `agree` makes one number of what each rank of a split model has measured. Where a stage `hands_on`, `forward` gives
+    what it does `[tokens, hidden]`, of all tokens, in the place of logits. Raises Unrecordable."""
 
     def __init__(
         self,
@@ -121,10 +122,11 @@ class RecordedSteps:
         report: Callable[[int, int], None],
         agree: Callable[[float], float] = float,
         hands_on: bool = False,
+        names: Mapping[int, str] | None = None,
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
         self._hands_on = hands_on
-        self.attention, self.chosen = 0.0, list[Tensor]()
+        self.chosen = list[Tensor]()
         proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
         report(0, 1 + len(proofs))
         self._rehearse([1], blocks)
@@ -141,7 +143,7 @@ class RecordedSteps:
             told = forward(tokens, rows)
             return (told,) if hands_on else (told, *greedy(told))
 
-        self._program = Program(step, inputs.all, tokens, None if hands_on else inputs.kept)
+        self._program = Program(step, inputs.all, tokens, None if hands_on else inputs.kept, names)
         for done, counts in enumerate(proofs, 1):
             report(done, 1 + len(proofs))
             count, kept = self._rehearse(counts, blocks)
@@ -164,6 +166,17 @@ class RecordedSteps:
         return run
 
     @property
+    def kernels(self) -> Kernels:
+        """What a step does."""
+        kinds = self._program.kinds
+        of_all = ((kind.name, kind.calls, kind.weights, kind.bytes, kind.drawn) for kind in kinds)
+        return Kernels(*zip(*of_all, strict=True))
+
+    @property
+    def spent(self) -> np.ndarray:
+        return self._program.spent
+
+    @property
     def rows(self) -> int:
         """How many rows with logits it has room for."""
         return self._inputs.rows
@@ -176,13 +189,12 @@ class RecordedSteps:
     def __call__(self, runs: Runs, meanwhile: Callable[[], None] | None = None) -> Tensor:
         """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, or what is handed on of it;
         overwritten by the next step. `meanwhile` is called by this thread while the others begin."""
-        self.attention, told = 0.0, list[list[Tensor]]()
+        self.spent[:], told = 0, list[list[Tensor]]()
         for count, kept in runs:
             if told:  # the next run overwrites them
                 told[-1] = [x.clone() for x in told[-1]]
             told.append(self._run(count, kept, meanwhile))
             meanwhile = None
-            self.attention += self._program.attention
         logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
 

@@ -22,6 +22,7 @@ from engine.runner.sampling.adjustments import masks_of
 from engine.runner.sampling.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
+from engine.trace.records import Kernels
 
 if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
     from engine.kernels.cpu.large_pages import Populating
@@ -69,9 +70,10 @@ class Runner(ABC):
     `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
-    `recorded_bytes`: what such a program computes in. `host_blocks`: where preempted requests' blocks are copied to.
-    `populating`: the thread that takes the cache's memory from the system, on a CPU. `overlaps`: it has something done
-    on the launching thread while other threads compute.
+    `recorded_bytes`: what such a program computes in; `kernels`: what it spends time in, None without one.
+    `host_blocks`: where preempted requests' blocks are copied to. `populating`: the thread that takes the cache's
+    memory from the system, on a CPU. `overlaps`: it has something done on the launching thread while other threads
+    compute.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -81,6 +83,7 @@ class Runner(ABC):
         self.mixed_graphs: tuple[int, ...] = ()
         self.mixed_off = ""
         self.recorded_bytes = 0
+        self.kernels: Kernels | None = None
         self.host_blocks: HostBlocks | None = None
         self.populating: Populating | None = None
         self.overlaps = False
@@ -180,7 +183,7 @@ class Runner(ABC):
             if self.model.group is not None:
                 self.model.group.end()
             if timer is not None:
-                launched.attention = timer.seconds
+                launched.attention, launched.kernels = timer.seconds, timer.kernels
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:

@@ -7,6 +7,7 @@ from engine.trace.bsrun import load as load_trace
 from engine.trace.bsrun import save as save_trace
 from engine.trace.column import Array, Column
 from engine.trace.index import FiledLog, IndexFolder, forget_index
+from engine.trace.kernels import KernelTimes, kernel_times
 from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
@@ -19,6 +20,7 @@ from engine.trace.records import (
     FinishReason,
     Header,
     Interconnect,
+    Kernels,
     Kind,
     Machine,
     MemoryBreakdown,

@@ -22,14 +22,15 @@ ALIGNED_MODES = ("static", "dynamic", "sequential")  # those that are done keep 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Columns `[steps]`: tokens computed, padding included; bytes and floating-point operations of the matrix products
-    with weights, and of attention. `row_bytes` and `row_operations` `[rows of all steps]` are each row's attention, in
-    order; `row_ends` `[steps]` is where each step's rows end.
+    """Columns `[steps]`: tokens computed, padding included, and those that are sampled from; bytes and floating-point
+    operations of the matrix products with weights, and of attention. `row_bytes` and `row_operations` `[rows of all
+    steps]` are each row's attention, in order; `row_ends` `[steps]` is where each step's rows end.
 
     A prefix that rows share counts in each row's bytes, and in the step's once where the step reads it once.
     """
 
     tokens: Array
+    sampled: Array
     matmul_bytes: Array
     matmul_operations: Array
     attention_bytes: Array
@@ -181,6 +182,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     met = 1 - (1 - weights.share) ** count
     return Work(
         tokens=count,
+        sampled=sampled,
         matmul_bytes=np.where(count > 0, weights.dense + weights.expert * met, 0.0) * weights.body_bytes
         + np.where(sampled > 0, weights.head * weights.item, 0.0)
         + count * card.hidden * weights.item,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from PySide6.QtCore import QRectF
 
-from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Point, RooflinePoints
+from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Part, Point, RooflinePoints
 from engine.trace import Array
 
 FAR = 1.0  # decades above all else within which the limit of an exchange is drawn to its scale
@@ -42,9 +42,10 @@ def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame
         first = np.searchsorted(np.cumsum(mass), tail * mass.sum(), "right")
         spans.append([low + first / FINENESS, low + (np.flatnonzero(mass)[-1] + 1) / FINENESS])
     across, up = spans
-    if point is not None:
-        across = [min(across[0], math.log10(point.intensity)), max(across[1], math.log10(point.intensity))]
-        up = [min(up[0], math.log10(point.achieved)), max(up[1], math.log10(point.achieved))]
+    shown: list[Point | Part] = [] if point is None else [point, *point.parts]
+    for each in shown:
+        across = [min(across[0], math.log10(each.intensity)), max(across[1], math.log10(each.intensity))]
+        up = [min(up[0], math.log10(each.achieved)), max(up[1], math.log10(each.achieved))]
     roof = points.roof
     if roof is not None:
         size = point.bytes if point is not None else roof.working_sets[-1]

@@ -7,6 +7,7 @@ from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygon
 from app.inside.chart import Chart
 from app.inside.roofline.exchange import draw_exchange, exchange_words
 from app.inside.roofline.frame import Frame, frame_of
+from app.inside.roofline.parts import draw_parts, part_words
 from app.inside.roofline.points import (
     DECODE,
     FINENESS,
@@ -15,6 +16,7 @@ from app.inside.roofline.points import (
     PREFILL,
     X_DECADES,
     Y_DECADES,
+    Part,
     Point,
     RooflinePoints,
 )
@@ -56,13 +58,14 @@ class RooflinePlot(Chart):
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
         self._exchange = QRectF()  # where the limit of the ranks' exchange is
+        self._parts: list[tuple[QRectF, Part]] = []
 
     def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
         `empty` is said where there is none at all."""
         self.empty_text = empty
         if points is not self.points:
-            self._raster, self.hovered = None, -1
+            self._raster, self.hovered, self._parts = None, -1, []
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
         self.points, self.place, self.origin = points, place, origin
         point = self.point
@@ -95,6 +98,8 @@ class RooflinePlot(Chart):
         point = self.point
         exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
+        roomy = point is not None and frame.area.height() >= px(CROWDED)
+        self._parts = draw_parts(painter, frame, point, self.tiny) if point is not None and roomy else []
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
 
@@ -253,7 +258,7 @@ class RooflinePlot(Chart):
             painter.setPen(QPen(t.accent, theme.stroke(2 / 3)))
             painter.drawLine(QLineF(x, y, x, above))
             word = percent(point.share)
-            if abs(y - above) > tiny.height + px(8):
+            if abs(y - above) > tiny.height + px(8) and not self._parts:
                 left = x + px(6) + tiny.width(word) > frame.area.right()
                 baseline = (y + above) / 2 + tiny.middle
                 tiny.say(painter, x - px(6) if left else x + px(6), baseline, word, t.text, before=float(left))
@@ -296,6 +301,9 @@ class RooflinePlot(Chart):
 
     def tip(self, at: QPointF) -> str:
         """The step of a point that is near, else what the picture means."""
+        pointed = next((part for box, part in self._parts if box.contains(at)), None)
+        if pointed is not None:
+            return part_words(pointed)
         place, point, header = self.nearest(at.x(), at.y()), self.point, self.points.header
         if place >= 0:
             return point_words(self.points.point(place), self.origin)

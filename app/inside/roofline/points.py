@@ -36,11 +36,38 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What the "products" or "attention" of a step did; `limit` is the roof's, operations a second."""
+
+    name: str
+    bytes: float
+    operations: float
+    seconds: float
+    limit: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte."""
+        return self.operations / self.bytes
+
+    @property
+    def achieved(self) -> float:
+        """Operations a second."""
+        return self.operations / self.seconds
+
+    @property
+    def share(self) -> float:
+        """Of the roof."""
+        return self.achieved / self.limit
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One step. `seconds` are those its rate is reckoned with; `bandwidth` and `rate` (operations a second) are the
     roof's, 0 where none was measured. `sent`: bytes that a rank of a split model sends, in messages of `message` bytes,
     which the ranks exchange at `exchange` bytes a second; 0 where nothing is sent or nobody measured. `waiting`: the
-    share of their time in which they wait for each other."""
+    share of their time in which they wait for each other. Of the seconds, those of matrix `products` and of
+    `attention`, 0 where nobody told; of the bytes and operations, attention's."""
 
     step: int
     started: float
@@ -57,6 +84,22 @@ class Point:
     message: float = 0.0
     exchange: float = 0.0
     waiting: float = 0.0
+    products: float = 0.0
+    attention: float = 0.0
+    attention_bytes: float = 0.0
+    attention_operations: float = 0.0
+
+    @property
+    def parts(self) -> list[Part]:
+        """Products and attention, each by itself, where both were timed and there is a roof."""
+        if not (self.limit and self.products and self.attention and self.attention_bytes):
+            return []
+        rest = self.bytes - self.attention_bytes, self.operations - self.attention_operations, self.products
+        found = {"products": rest, "attention": (self.attention_bytes, self.attention_operations, self.attention)}
+        return [
+            Part(name, size, operations, seconds, min(self.rate, operations / size * self.bandwidth))
+            for name, (size, operations, seconds) in found.items()
+        ]
 
     @property
     def intensity(self) -> float:
@@ -121,6 +164,8 @@ class RooflinePoints(Columns):
     kind, tokens, rows = Numbers(np.uint8), Numbers(np.int32), Numbers(np.int32)
     bytes, operations, seconds = Numbers(np.float64), Numbers(np.float64), Numbers(np.float64)
     sent, waiting = Numbers(np.float64), Numbers(np.float32)
+    products, attention = Numbers(np.float32), Numbers(np.float32)
+    attention_bytes, attention_operations = Numbers(np.float64), Numbers(np.float64)
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,8 +198,8 @@ class RooflinePoints(Columns):
         work = self._counter.count(steps)
         on_gpu = self.header.model.device.startswith("cuda")
         first = len(self)
-        counts = zip(work.bytes.tolist(), work.operations.tolist(), work.tokens.tolist())
-        for step, (size, operations, tokens) in zip(steps, counts):
+        columns = work.bytes, work.operations, work.tokens, work.attention_bytes, work.attention_operations
+        for step, (size, operations, tokens, *of_attention) in zip(steps, zip(*(c.tolist() for c in columns))):
             if on_gpu:  # by its own clock, or no longer than the host waited
                 seconds = step.device or step.ended - max(step.started, self._last_end)
             else:
@@ -167,13 +212,21 @@ class RooflinePoints(Columns):
             rows = step.rows
             sent = float(step.rank_bytes.max(initial=0))
             counted = kind, tokens, rows, size, operations, seconds
-            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step))
+            parts = *self._parts(step), *of_attention
+            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step), *parts)
         x, y = self.places(first, len(self))
         cells = [
             np.clip(((np.log10(v) - low) * FINENESS).astype(np.int64), 0, FINENESS * (high - low) - 1)
             for v, (low, high) in ((x, X_DECADES), (y, Y_DECADES))
         ]
         np.add.at(self.density, tuple(cells), 1)
+
+    def _parts(self, step: Step) -> tuple[float, float]:
+        """Seconds of matrix products and of attention; 0 where nobody told, and of a rank's share."""
+        kernels = self.header.kernels if self.header is not None and not self.header.rank_devices else None
+        if kernels is None or not len(step.kernel):
+            return 0.0, 0.0
+        return float(step.kernel[np.array(kernels.weights) > 0].sum()), step.attention
 
     def places(self, first: int, last: int) -> tuple[Array, Array]:
         """Operations a byte, and operations a second, of the points in [first, last)."""

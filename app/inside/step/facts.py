@@ -29,7 +29,7 @@ TITLES = {
 }
 COLUMNS = tuple(TITLES.values())
 REQUEST = list(TITLES).index("request")
-TIME, HOST_MEMORY = tr("time"), tr("host memory")
+TIME, KERNEL, HOST_MEMORY = tr("time"), tr("kernel"), tr("host memory")
 
 
 def _fact(part: str, what: str, **cells: Cell) -> tuple[Cell, ...]:
@@ -60,6 +60,7 @@ def step_facts(story: StepStory) -> Facts:
     facts.append(_fact(TIME, PHASE_TITLES["record"], seconds=times.record, note=tr("after the step's end")))
     facts.append(_fact(TIME, tr("forward: matrix products"), seconds=times.matrices, note=times.origin))
     facts.append(_fact(TIME, tr("forward: attention"), seconds=times.attention, note=times.origin))
+    facts += [_fact(KERNEL, line.title, seconds=line.seconds, note=line.bound or None) for line in story.kernels.each]
     if story.step.device:
         facts.append(_fact(TIME, tr("GPU"), seconds=story.step.device, note=tr("by the GPU's own clock")))
     if story.graph_words:

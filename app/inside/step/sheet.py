@@ -5,6 +5,7 @@ from PySide6.QtGui import QMouseEvent, QPainter
 
 from app.inside.step.block_accounts import Account, account_words, block_words, totals_words
 from app.inside.step.figure import StepFigure
+from app.inside.step.kernel_bars import KernelBars
 from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.inside.step.story import StepStory
 from app.inside.step.times import figure_words
@@ -33,7 +34,7 @@ class StepSheet(Painted):
         self._story: StepStory | None = None
         self._size_line = False
         self._selected = -1
-        self._figure = StepFigure()
+        self._figure, self._kernels = StepFigure(), KernelBars()
 
     def show_story(self, story: StepStory | None, selected: int, size_line: bool) -> None:
         """Another step, or another selection. `size_line`: says the step's rows and tokens here, as the head has no
@@ -64,8 +65,9 @@ class StepSheet(Painted):
         y += self._figure.lay(story, 0.0, y, own, spare) + px(4)
         caption, short = figure_words(story.times, story.step)
         y = self._add(Paragraph(((short if brief else caption, Tone.QUIET),), -1, caption), 0.0, y, own)
+        y = self._lay_kernels(story, y + px(8), own)
         left, wide = (own + px(GAP), width - own - px(GAP)) if beside else (0.0, float(width))
-        foot, y = y, 0.0 if beside else y + px(8)
+        foot, y = y, 0.0 if beside else y
         for title, paragraphs in self._sections(story):
             self._heads.append((left, y + self.head.ascent, title))
             y += round(self.head.height) + px(3)
@@ -73,6 +75,14 @@ class StepSheet(Painted):
                 y = self._add(paragraph, left, y, wide) + px(1)
             y += px(10)
         return max(foot, y - px(6))
+
+    def _lay_kernels(self, story: StepStory, y: float, width: float) -> float:
+        """Those of a step that was replayed on a CPU, where they were told; returns where they end."""
+        lines = [] if theme.presenting() else story.kernels.shown
+        if lines:
+            self._heads.append((0.0, y + self.head.ascent, tr("KERNELS")))
+            y += round(self.head.height) + theme.px(3)
+        return y + self._kernels.lay(lines, 0.0, y, width) + (theme.px(10) if lines else 0)
 
     def _add(self, paragraph: Paragraph, left: float, y: float, width: float) -> float:
         laid = lay_out(paragraph, self.face, left, y, width)
@@ -153,6 +163,7 @@ class StepSheet(Painted):
         if self._story is None:
             return
         self._figure.draw(painter, self._selected)
+        self._kernels.draw(painter)
         for left, baseline, title in self._heads:
             self.head.say(painter, left, baseline, title, theme.current().secondary)
         seen = QRectF(dirty)
@@ -171,7 +182,8 @@ class StepSheet(Painted):
     def tip(self, at: QPointF) -> str:
         if self._story is None:
             return ""
-        return self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")
+        found = self._figure.tip(at) or self._kernels.tip(at)
+        return found or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")
 
 
 def _ranks(story: StepStory) -> list[tuple[str, Tone]]:

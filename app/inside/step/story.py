@@ -11,6 +11,7 @@ import numpy as np
 from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
+from app.inside.step.kernels import KernelLines
 from app.inside.step.times import StepTimes, step_times
 from app.language import tr, trn
 from app.refusals import RefusalWords, refusals
@@ -162,6 +163,7 @@ class StepStory:
         self.refused: list[tuple[int, RefusalWords]] = refusals(step, self.header)
         self.preempted = preempted_samples(step)
         self.swapped_out, self.swapped_in = (swapped_blocks(step, event) for event in (SwapEvent.OUT, SwapEvent.IN))
+        self.kernels = KernelLines(step, self.header)
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())
         self.tokens_out = len(step.token)

@@ -27,14 +27,16 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """A case of `prompts` prompts: this engine first, then itself with static batches, then its peers; and the least
-    time that the workload can take here."""
+    """A case of `prompts` prompts: this engine first, then itself with static batches, then its peers; the least time
+    that the workload can take here; and what the seconds of this engine's median round were spent on, where its steps
+    were replayed."""
 
     prompts: int
     prompt_tokens: int
     output_tokens: int
     sides: tuple[Throughput, ...]
     bound: WorkloadBound
+    spent: dict[str, float]
 
     @property
     def engine(self) -> Throughput:
@@ -136,6 +138,9 @@ class Report:
         lines[-1] += f"{case.share_of_bound:9.0%}   products {bound.products:.2f} s, "
         lines[-1] += f"{bound.operations / bound.products / 1e9:,.0f} G operations a second; "
         lines[-1] += f"reading K and V {bound.attention:.2f} s, {bound.bytes_read / bound.attention / 1e9:.0f} GB/s"
+        if case.spent:
+            spent = ", ".join(f"{name} {seconds:.2f}" for name, seconds in case.spent.items())
+            lines.append(f"    this engine's {sum(case.spent.values()):.2f} s: {spent}")
         lines.append(f"    its static batch is × {case.static_is_times:.2f} of transformers' static batch")
         return lines
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
+import numpy as np
 import torch
 from tqdm import tqdm
 from transformers.utils import logging as transformers_logging
@@ -28,6 +29,7 @@ from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears
 from engine.trace.decode_steps import Timing, decode_steps
+from engine.trace.kernels import ATTENTION, kernel_times
 from engine.trace.trace import Trace
 
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate
@@ -117,24 +119,43 @@ def measure_case(sides: Sides, count: int, rounds: int, say: tqdm[None]) -> Case
     case = make_case(count, sides.shape, sides.lengths)
     few = case.first(ONE_BY_ONE_PROMPTS)
     given = [few if isinstance(peer, peers.OneByOne) else case for peer in sides.peers]
-    seconds: list[list[float]] = [[] for _ in range(len(sides.peers) + 1)]
+    seconds: list[list[float]] = [[] for _ in sides.peers]
+    own: list[Trace] = []
     for turn in range(rounds):
         say.set_postfix_str(f"{count} prompts, round {turn + 1}: this engine")
-        seconds[0].append(sides.play(case).duration)
+        own.append(sides.play(case))
         say.update()
         sides.products.measure()
-        for peer, work, times in zip(sides.peers, given, seconds[1:]):
+        for peer, work, times in zip(sides.peers, given, seconds):
             say.set_postfix_str(f"{count} prompts, round {turn + 1}: {peer.name}")
             times.append(alone(partial(peer.seconds, work)))
             say.update()
     words = f"{peers.threads_in_words(sides.threads)}, block size {sides.config.block_size}, mode {sides.config.mode}"
-    engine = Throughput("this engine", words, count, case.output_tokens, tuple(seconds[0]))
+    engine = Throughput("this engine", words, count, case.output_tokens, tuple(trace.duration for trace in own))
     others = [
         Throughput(peer.name, peer.settings, len(work), work.output_tokens, tuple(times))
-        for peer, work, times in zip(sides.peers, given, seconds[1:])
+        for peer, work, times in zip(sides.peers, given, seconds)
     ]
     bound = bound_of(case, sides.model, sides.products, sides.roof)
-    return CaseReport(count, sum(map(len, case.prompts)), case.output_tokens, (engine, *others), bound)
+    middle = sorted(own, key=lambda trace: trace.duration)[len(own) // 2]
+    return CaseReport(count, sum(map(len, case.prompts)), case.output_tokens, (engine, *others), bound, spent(middle))
+
+
+def spent(trace: Trace) -> dict[str, float]:
+    """Seconds of a run by what was done; empty where no step was replayed. Between the kernels is Python, and what of
+    it other threads did not compute beside."""
+    times = kernel_times(trace.header, trace.steps)
+    if times is None:
+        return {}
+    products = float(times.seconds[np.array(times.kernels.weights) > 0].sum())
+    attention = float(times.seconds[times.kernels.names.index(ATTENTION)])
+    kernels = float(times.seconds.sum())
+    return {
+        "products": products,
+        "attention": attention,
+        "other kernels": kernels - products - attention,
+        "between them": trace.duration - kernels,
+    }
 
 
 def steady_case(sides: Sides, batch: int, new_tokens: int) -> tuple[Case, int]:

@@ -144,6 +144,7 @@ class Assembly:
             draft=parts.draft,
             host_blocks=ledger.swapping.total,
             swap_rate=parts.prepared.host.rate,
+            kernels=runner.kernels,
             **self._ranks(parts.config, ledger.pool.total, parts.draft),
         )
 

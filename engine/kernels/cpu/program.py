@@ -8,9 +8,11 @@ rows among ranks and their coming together for each of a rank's share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,16 +26,34 @@ LINE = 64  # bytes; where memory is given out
 TOKENS, KEPT, SHARE = range(3)  # what a call has rows for, as `native/program.c` has them
 
 
+@dataclass(slots=True)
+class Kind:
+    """Calls of a program that do the same, in each layer. `name` of products is what their layers are called, else the
+    kernel's; they multiply with so many `weights` of so many `bytes` in all; `drawn`: for kept tokens alone."""
+
+    name: str
+    calls: int = 0
+    weights: int = 0
+    bytes: int = 0
+    drawn: bool = False
+
+
 class Program:
     """What `forward()` computes now, over `tokens` tokens, kept: it reads `inputs` and all other tensors where they
     are, and gives one or more results `[tokens, ...]`. `kept` int64, one of the inputs, are the places of the tokens
-    that are gone on with from where they are picked by it; results are then `[kept, ...]`. `attention` are the seconds
-    that attention took in the last run. Raises Unrecordable."""
+    that are gone on with from where they are picked by it; results are then `[kept, ...]`. `names` are those of
+    weights, by their addresses. `kinds` are what it does, in the order in which they first come, and `spent` int64
+    `[kinds]` the nanoseconds of each in all runs since somebody set it to zero. Raises Unrecordable."""
 
     def __init__(
-        self, forward: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor], tokens: int, kept: Tensor | None = None
+        self,
+        forward: Callable[[], Sequence[Tensor]],
+        inputs: Sequence[Tensor],
+        tokens: int,
+        kept: Tensor | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> None:
-        self.tokens, self.attention = tokens, 0.0
+        self.tokens = tokens
         # In inference mode nobody would hear that a value is read.
         with torch.inference_mode(False), torch.no_grad(), Recorder(inputs) as recorder:
             results = forward()
@@ -46,9 +66,11 @@ class Program:
         if tokens < ranks:
             raise Unrecordable(f"{tokens} tokens are too few for {ranks} ranks to share")
         self._calls = (held.Call * len(self._parts))()
+        kinds = dict[str, Kind]()
         for call, part, counted in zip(self._calls, self._parts, _counted(self._parts, made, kept), strict=True):
             call.work, call.part, call.counted = work(part.work), addressof(part), counted
-            call.timed, count = part.work == "decode_attention", counts[counted]
+            kind, count = _kind(kinds, part, names or {}), counts[counted]
+            call.kind, kind.drawn = list(kinds).index(kind.name), bool(kind.weights) and counted == KEPT
             call.each, left = divmod(part.part.rows, count)
             if left:
                 raise Unrecordable(f"{part.work} of {part.part.rows} rows for {count} tokens")
@@ -66,7 +88,9 @@ class Program:
         for result, place in zip(results, places, strict=True):
             first = begin + offsets[place] + result.data_ptr() - made[place].begin
             self._results.append(self._memory[first : first + result.nbytes].view(result.dtype).view(result.shape))
-        self._program = held.Program(addressof(self._calls), len(self._parts), 0, 0, rank, ranks)
+        self.kinds, self.spent = tuple(kinds.values()), np.zeros(len(kinds), np.int64)
+        given = addressof(self._calls), self.spent.ctypes.data, len(self._parts)
+        self._program = held.Program(*given, 0, 0, rank, ranks)
 
     @property
     def bytes(self) -> int:
@@ -84,8 +108,18 @@ class Program:
         program.meanwhile = held.NOTHING if meanwhile is None else held.Meanwhile(meanwhile)
         if function("run_program")(byref(program)):
             raise MemoryError(f"no memory for a step of {tokens} tokens")
-        self.attention = program.attention
         return [result[:rows] for result in self._results]
+
+
+def _kind(kinds: dict[str, Kind], call: held.Structure, names: Mapping[int, str]) -> Kind:
+    """That of a call, which it counts."""
+    name = names.get(call.weight, call.work) if isinstance(call, held.Product) else call.work
+    kind = kinds.setdefault(name, Kind(name))
+    kind.calls += 1
+    if isinstance(call, held.Product):
+        weights = call.depth * call.columns
+        kind.weights, kind.bytes = kind.weights + weights, kind.bytes + weights * (2 if call.part.half else 4)
+    return kind
 
 
 def _rank(calls: Sequence[held.Structure]) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The structures of the compiled kernels: each is one of `native/`, named in the file that its kernel is in."""
 
-from ctypes import CFUNCTYPE, c_double, c_float, c_int, c_long, c_void_p
+from ctypes import CFUNCTYPE, c_float, c_int, c_long, c_void_p
 from ctypes import Structure as CStructure
 from typing import ClassVar
 
@@ -145,7 +145,7 @@ class Share(Structure):
 
 
 class Call(CStructure):
-    _fields_ = [*_places("work", "part"), *_sizes("each", "counted", "timed", "begun", "ended")]
+    _fields_ = [*_places("work", "part"), *_sizes("each", "counted", "kind", "ended")]
 
 
 Meanwhile = CFUNCTYPE(None)
@@ -154,6 +154,6 @@ NOTHING = Meanwhile()
 
 class Program(CStructure):
     _fields_ = [
-        *(*_places("calls"), *_sizes("count", "tokens", "kept", "rank", "ranks")),
-        *(("threads", c_int), ("attention", c_double), ("meanwhile", Meanwhile)),
+        *(*_places("calls", "spent"), *_sizes("count", "tokens", "kept", "rank", "ranks", "begun")),
+        *(("threads", c_int), ("meanwhile", Meanwhile)),
     ]

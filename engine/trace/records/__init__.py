@@ -7,7 +7,16 @@ from engine.trace.column import Array
 from engine.trace.records.arrays import EMPTY, freeze
 from engine.trace.records.codec import Record, decode, encode
 from engine.trace.records.events import Notice, Steered, Telemetry
-from engine.trace.records.header import VERSION, Header, Interconnect, Machine, MemoryBreakdown, ModelCard, Roof
+from engine.trace.records.header import (
+    VERSION,
+    Header,
+    Interconnect,
+    Kernels,
+    Machine,
+    MemoryBreakdown,
+    ModelCard,
+    Roof,
+)
 from engine.trace.records.older import OLDEST, Older
 from engine.trace.records.request import Ended, FinishReason, PromptScored, Submitted
 from engine.trace.records.step import BlockEvent, Fate, Kind, Refusal, Step, StepStarted, SwapEvent

@@ -78,6 +78,11 @@ class RecordCheck:
                 if roof is not None:
                     sizes = roof.working_sets
                     _expect(0 < len(sizes) == len(roof.bandwidths) and min(sizes) > 0, "the roof's working sets")
+                kernels = record.kernels
+                if kernels is not None:
+                    columns = kernels.calls, kernels.weights, kernels.bytes, kernels.drawn
+                    _expect({len(kernels.names)} == set(map(len, columns)), "columns of kernels")
+                    _expect(min((*kernels.calls, *kernels.weights, *kernels.bytes), default=0) >= 0, "kernels below 0")
                 between = record.interconnect
                 if between is not None:
                     _expect(0 < len(between.messages) == len(between.rates), "messages between ranks")
@@ -138,6 +143,9 @@ class RecordCheck:
         _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
         _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
         _expect(len(step.rank_bytes) in (0, len(self._header.rank_devices)), "times of each rank")
+        kernels = self._header.kernels
+        _expect(len(step.kernel) in (0, len(kernels.names) if kernels is not None else 0), "times of each kernel")
+        _expect(bool((step.kernel >= 0).all()), "kernel below 0")
         told, most = len(step.micro_begun), len(step.rank_bytes) * MOST_MICRO
         _expect(not told or (told <= most and not told % len(step.rank_bytes)), "micro-batches of each rank")
         _expect(bool((step.micro_begun <= step.micro_ended).all()), "a micro-batch's span")

@@ -9,7 +9,16 @@ import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records.events import Notice, Steered, Telemetry
-from engine.trace.records.header import VERSION, Header, Interconnect, Machine, MemoryBreakdown, ModelCard, Roof
+from engine.trace.records.header import (
+    VERSION,
+    Header,
+    Interconnect,
+    Kernels,
+    Machine,
+    MemoryBreakdown,
+    ModelCard,
+    Roof,
+)
 from engine.trace.records.older import GONE, Older
 from engine.trace.records.request import Ended, FinishReason, PromptScored, Submitted
 from engine.trace.records.step import Step, StepStarted
@@ -17,7 +26,7 @@ from engine.trace.records.step import Step, StepStarted
 Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered | PromptScored
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Record)}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
-_NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown, "interconnect": Interconnect}
+_NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown, "interconnect": Interconnect, "kernels": Kernels}
 
 
 def encode(record: Record) -> tuple[str, bytes]:

@@ -103,6 +103,20 @@ class Interconnect:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernels:
+    """What a step that a CPU replays spends its time in, columns `[kernels]` in the order in which they first come.
+    `names`: of matrix products their layers', as "q_proj, k_proj, v_proj"; else the kernel's, as "decode_attention".
+    Of all layers together: how many `calls` a pass has, with how many `weights` of how many `bytes` it multiplies, and
+    whether it is done for the tokens alone that are `drawn`."""
+
+    names: tuple[str, ...]
+    calls: tuple[int, ...]
+    weights: tuple[int, ...]
+    bytes: tuple[int, ...]
+    drawn: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
@@ -133,7 +147,7 @@ class Header:
     each, over what they meet in words, and how fast; `sequence_parallel`: whether they share the rows of norms and
     residuals; of a pipeline how many of the layers each has, `rank_layers`, and into how many `micro_batches` a step
     was to be parted (0: as many as stages); the card and the pool's blocks are those of the whole, and the roof is that
-    of all ranks at once.
+    of all ranks at once. `kernels`: what a replayed step on a CPU does, of rank 0.
     `outside`: host and port of a server that was watched as its clients see it; `lacks`: what it cannot do, in phrases.
     Then a step is a piece of text that came, of one row, and takes no time; the ids of its tokens are -1 and their
     log-probabilities 0, since nobody told them; and nothing is known of batches, blocks, the machine, and of the model
@@ -166,6 +180,7 @@ class Header:
     interconnect: Interconnect | None = None
     outside: str = ""
     lacks: tuple[str, ...] = ()
+    kernels: Kernels | None = None
 
     @property
     def most_tokens(self) -> int:

@@ -117,6 +117,8 @@ class Step:
     `rank_communicating` (sending and adding up what all had ready), `rank_waiting` (for a rank that had not); and
     `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started`
     at which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
+
+    Of a step that a CPU replayed, `kernel` `[kernels of the header]`: seconds of `forward` by what was done, of rank 0.
     """
 
     step: int
@@ -193,6 +195,7 @@ class Step:
     rank_bytes: Array = empty(np.int64)
     micro_begun: Array = empty(np.float32)
     micro_ended: Array = empty(np.float32)
+    kernel: Array = empty(np.float32)
 
     @property
     def rows(self) -> int:

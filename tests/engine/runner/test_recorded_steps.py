@@ -23,9 +23,11 @@ from engine.runner import paged_cpu, recorded_steps
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.recorded_steps import StepInputs, rows_to_record
 from engine.trace import measure
+from engine.workloads import Arrival, Workload
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
+LONG = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
 DTYPES = [torch.float32, torch.bfloat16]
 # What torch computes, and no kernel of ours: experts, norms that subtract the mean, other rotations, other layers.
 LEFT = {
@@ -217,6 +219,34 @@ def test_an_engine_gives_the_same_tokens_with_and_without(name: str, most: int, 
                 assert trace.header.graphs == (tuple(range(1, 6)) if graphs else ())
                 assert measure(trace).preemptions > 0
     assert told[0] == told[1] == told[2] == told[3]
+
+
+@pytest.mark.parametrize(("threads", "dtype"), [(1, torch.float32), (2, torch.bfloat16)])
+def test_a_replayed_step_tells_what_its_kernels_took(threads: int, dtype: torch.dtype) -> None:
+    model = loaded("llama", dtype)
+    card = model.card
+    with Engine(model, EngineConfig(max_running=4), threads=threads) as engine:
+        trace = engine.run(Workload("two", tuple(Arrival(0.0, [3, 4, 5] * 9, LONG) for _ in range(2)))).result()
+    kernels = trace.header.kernels
+    assert kernels is not None
+    known = dict(zip(kernels.names, zip(kernels.calls, kernels.weights, kernels.bytes, kernels.drawn)))
+    layers = {"q_proj, k_proj, v_proj", "o_proj", "gate_proj, up_proj", "down_proj"}
+    assert {name for name, (_, weights, _, _) in known.items() if weights} == {*layers, "lm_head"}
+    assert sum(known[name][1] for name in layers) == card.body_parameters
+    assert known["lm_head"][1] == card.head_parameters
+    assert all(size == weights * dtype.itemsize for _, weights, size, _ in known.values())
+    assert {name for name, (*_, drawn) in known.items() if drawn} == {"lm_head"}
+    assert {known[name][0] for name in (*layers, "decode_attention")} == {card.layers}
+    for step in trace.steps:
+        assert len(step.kernel) == len(kernels.names)
+        assert (step.kernel >= 0).all()
+        assert 0 < step.kernel.sum() <= step.seconds["forward"] + 1e-6
+        assert step.attention == pytest.approx(step.kernel[kernels.names.index("decode_attention")], rel=1e-5)
+    without = EngineConfig(max_running=4, cuda_graphs=False)
+    with Engine(model, without, threads=threads) as engine:
+        trace = engine.run(Workload("one", (Arrival(0.0, [3, 4, 5], LONG),))).result()
+    assert trace.header.kernels is None
+    assert not any(len(step.kernel) for step in trace.steps)
 
 
 def test_a_long_prompt_is_answered_as_a_short_one_would_be(monkeypatch: pytest.MonkeyPatch) -> None:

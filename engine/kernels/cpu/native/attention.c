@@ -130,31 +130,37 @@ ALWAYS void get_values(vec x[4], const void *values, long at, const int kind) {
     }
 }
 
+/* As `add_values`, so many vectors of them: with each query's they are as many sums that do not wait for each other. */
+ALWAYS void add_columns(const char *values, const char *ahead, const float *weights, long width, long low, long high,
+                        long d, long dim, float *sum, const float *shrinks, const int count, const int wide,
+                        const int kind) {
+    const long bytes = kind_bytes(kind);
+    vec all[SUMS][4];
+    for (int q = 0; q < count; q++)
+        for (int i = 0; i < wide; i++) all[q][i] = *(vec *)(sum + q * dim + i * LANES) * shrinks[q];
+    for (long j = low; j < high; j++) {
+        vec x[4];
+        for (int line = 0; line < bytes * wide / 4; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
+        if (wide == 4) get_values(x, values, j * dim + d, kind);
+        else for (int i = 0; i < wide; i++) x[i] = cached_lanes(values, j * dim + d + i * LANES, kind);
+        for (int q = 0; q < count; q++) for (int i = 0; i < wide; i++) all[q][i] += weights[q * width + j] * x[i];
+    }
+    for (int q = 0; q < count; q++)
+        for (int i = 0; i < wide; i++) *(vec *)(sum + q * dim + i * LANES) = all[q][i];
+}
+
 /* Adds the values of keys [low, high) of a block of one head, times the weights of `count` queries. */
 ALWAYS void add_values(const struct attention *a, const char *values, const char *ahead, const float *weights,
                        long width, long low, long high, float *sum, const float *shrinks, const int count,
                        const int kind) {
-    const long dim = a->head_dim, bytes = kind_bytes(kind);
+    const long dim = a->head_dim;
     for (long d = 0; d < dim;) {
-        const int wide = dim - d >= 4 * LANES ? 4 : 1;
-        vec all[SUMS][4];
-        for (int q = 0; q < count; q++)
-            for (int i = 0; i < wide; i++) all[q][i] = *(vec *)(sum + q * dim + d + i * LANES) * shrinks[q];
-        if (wide == 4) {
-            for (long j = low; j < high; j++) {
-                vec x[4];
-                for (int line = 0; line < bytes; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
-                get_values(x, values, j * dim + d, kind);
-                for (int q = 0; q < count; q++) for (int i = 0; i < 4; i++) all[q][i] += weights[q * width + j] * x[i];
-            }
-        } else {
-            for (long j = low; j < high; j++) {
-                const vec x = cached_lanes(values, j * dim + d, kind);
-                for (int q = 0; q < count; q++) all[q][0] += weights[q * width + j] * x;
-            }
-        }
-        for (int q = 0; q < count; q++)
-            for (int i = 0; i < wide; i++) *(vec *)(sum + q * dim + d + i * LANES) = all[q][i];
+        const long left = dim - d, wide = left >= 4 * LANES ? 4 : left >= 2 * LANES ? 2 : 1;
+#define COLUMNS(wide) add_columns(values, ahead, weights, width, low, high, d, dim, sum + d, shrinks, count, wide, kind)
+        if (wide == 4) COLUMNS(4);
+        else if (wide == 2) COLUMNS(2);
+        else COLUMNS(1);
+#undef COLUMNS
         d += wide * LANES;
     }
 }

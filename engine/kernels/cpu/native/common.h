@@ -119,11 +119,17 @@ ALWAYS vec over(vec a, vec b) {
 
 /* The highest of its lanes, and their sum. */
 ALWAYS float highest(vec x) {
+#ifdef __AVX512F__
+    return _mm512_reduce_max_ps((__m512)x);
+#endif
     for (int by = LANES / 2; by; by /= 2)
         for (int lane = 0; lane < by; lane++) x[lane] = x[lane + by] > x[lane] ? x[lane + by] : x[lane];
     return x[0];
 }
 ALWAYS float summed(vec x) {
+#ifdef __AVX512F__
+    return _mm512_reduce_add_ps((__m512)x); /* in the same order */
+#endif
     for (int by = LANES / 2; by; by /= 2)
         for (int lane = 0; lane < by; lane++) x[lane] += x[lane + by];
     return x[0];

@@ -24,24 +24,26 @@ struct call {
     struct part *part;
     long each;         /* of its rows for every token of the step, */
     long counted;      /* or for every one that is kept, or that is this rank's */
-    long timed;        /* whether its time is attention's */
-    long begun, ended; /* nanoseconds, of what is timed */
+    long kind;         /* to which of the program's times its own belongs */
+    long ended;        /* nanoseconds */
 };
 
 enum { TOKENS, KEPT, SHARE };
 
 struct program {
     struct call *calls;
-    long count, tokens, kept, rank, ranks;
+    long *spent; /* nanoseconds by kind, to which those of a run are added */
+    long count, tokens, kept, rank, ranks, begun;
     int threads;
-    double attention; /* seconds */
     Meanwhile meanwhile; /* what the calling thread does before it joins the others, or NULL */
 };
 
-/* The time, where nobody noted it before. */
+/* The time, where nobody noted it before: of a call, when the first thread finds it done, which is when the next one
+ * begins. */
 static void note(long *when) {
     struct timespec at;
     long never = 0;
+    if (__atomic_load_n(when, __ATOMIC_RELAXED)) return;
     clock_gettime(CLOCK_MONOTONIC, &at);
     __atomic_compare_exchange_n(when, &never, at.tv_sec * 1000000000L + at.tv_nsec, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -61,13 +63,13 @@ static void run_calls(void *of) {
     struct program *p = of;
     const int many = omp_get_num_threads() > 1;
     if (p->meanwhile && !omp_get_thread_num()) p->meanwhile();
+    note(&p->begun);
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
-        if (call->timed) note(&call->begun);
         const long things = call->work(call->part);
         if (call->part->failed) break;
         if (many) wait_for(call->part, things);
-        if (call->timed) note(&call->ended);
+        note(&call->ended);
     }
 }
 
@@ -76,15 +78,16 @@ int run_program(struct program *p) {
     const long share = p->tokens * (p->rank + 1) / p->ranks - p->tokens * p->rank / p->ranks;
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
-        call->begun = call->ended = 0;
+        call->ended = 0;
         call->part->rows = call->each * (call->counted == KEPT ? p->kept : call->counted == SHARE ? share : p->tokens);
         call->part->next = call->part->done = call->part->failed = 0;
     }
+    p->begun = 0;
     if (p->threads > 1) GOMP_parallel(run_calls, p, p->threads, 0); else run_calls(p);
-    p->attention = 0;
-    for (long i = 0; i < p->count; i++) {
+    for (long i = 0, last = p->begun; i < p->count; i++) {
         if (p->calls[i].part->failed) return 1;
-        p->attention += 1e-9 * (p->calls[i].ended - p->calls[i].begun);
+        p->spent[p->calls[i].kind] += p->calls[i].ended - last;
+        last = p->calls[i].ended;
     }
     return 0;
 }

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.inside.roofline.panel import COLUMNS, ROWS, Roofline
+from app.inside.roofline.parts import part_words
 from app.inside.roofline.points import Bound, RooflinePoints
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_words, summary
 from app.playback.scope import Scope
@@ -160,6 +161,33 @@ def test_the_panel_tells_of_the_step_at_the_cursor(panel: Roofline, run: Trace, 
         assert row["operations per byte"] == pytest.approx(row["operations"] / row["bytes"])
         assert panel.summary.accessibleName() == summary(point)
         assert headline(point) in panel.plot.accessibleDescription()
+
+
+def test_products_and_attention_stand_apart_where_they_were_timed(panel: Roofline, run: Trace) -> None:
+    scope, plot = panel.scope, panel.plot
+    panel.resize(820, 460)
+    scope.show(run)
+    steps = steps_of(run)
+    place = max(range(len(steps)), key=lambda place: steps[place].rows)
+    scope.seek(steps[place].ended)
+    scope.catch_up()
+    plot.grab()
+    step, kernels, work = steps[place], run.header.kernels, count_work(run.header, [steps[place]])
+    assert kernels is not None
+    products, attention = plot.point.parts
+    spent = sum(float(s) for s, weights in zip(step.kernel, kernels.weights) if weights)
+    assert products.achieved == pytest.approx(work.matmul_operations[0] / spent)
+    assert attention.achieved == pytest.approx(work.attention_operations[0] / step.attention)
+    assert attention.intensity < plot.point.intensity < products.intensity
+    assert products.bytes + attention.bytes == pytest.approx(plot.point.bytes)
+    (box, part), _ = plot._parts
+    assert part == products
+    assert plot.tip(box.center()) == part_words(products)
+    assert "matrix products: " in part_words(products)
+    scope.show(Trace())
+    scope.catch_up()
+    assert plot.tip(box.center()) == FORMULAS
+    assert made().point(0).parts == [], "nobody timed them"
 
 
 def test_before_the_first_step_and_without_a_run_it_says_so(panel: Roofline, run: Trace) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
@@ -321,6 +321,29 @@ def test_the_bar_is_drawn_to_scale(show: Show, traces) -> None:
     assert "% of the step's" in bar.tip(bar._boxes["forward"].center())
 
 
+def test_kernels_of_a_replayed_step_are_bars_to_one_scale(show: Show, traces) -> None:
+    panel = show(traces["continuous"], height=500)
+    story = where(panel, lambda step: step.rows > 3 and bool(step.graph))
+    kernels, step, bars = story.header.kernels, story.step, panel.view.sheet._kernels
+    lines = story.kernels.shown
+    titles = [line.title for line in lines]
+    assert titles == ["q, k, v", "attention", "o", "gate, up", "down", "lm_head", "small kernels"]
+    assert sum(line.seconds for line in lines) == pytest.approx(float(step.kernel.sum()))
+    assert lines[1].seconds == pytest.approx(step.attention, rel=1e-5)
+    down = kernels.names.index("down_proj")
+    most = 2 * kernels.weights[down] * int(step.count.sum()) / story.header.roof.operations
+    assert lines[4].least >= most * 0.999
+    assert lines[4].bound.split()[0] in ("memory", "compute")
+    assert (lines[-1].least, lines[-1].bound) == (0.0, "")
+    assert [line.title for line in bars._lines] == titles
+    at = QPointF(bars._left + 2, bars._top + theme.px(16) * 4.5)
+    assert "layers: down_proj" in panel.view.sheet.tip(at)
+    assert "M operations: at least" in panel.view.sheet.tip(at)
+    sixth = QPointF(bars._left + 2, bars._top + theme.px(16) * 6.5)
+    assert "norms: " in panel.view.sheet.tip(sixth)
+    assert go(show(traces["padded"]), 2).kernels.shown == [], "no compiled step"
+
+
 def test_every_row_has_its_lane_or_shares_the_last(show: Show, traces) -> None:
     panel = show(Trace(synthetic_trace(streams=256, tokens_per_second=20_000, seconds=1)))
     story = where(panel, lambda step: step.rows == 256)
@@ -533,7 +556,7 @@ def test_the_table_is_the_picture(show: Show, traces) -> None:
     assert table.rowCount() == len(panel.facts().rows)
     cells = list(csv.DictReader(io.StringIO(panel.facts().csv())))
     parts = {cell["part"] for cell in cells}
-    graph = {"graph"} if story.graph_words else set()
+    graph = {"graph", "kernel"} if story.graph_words else set()
     assert parts == {"row", "time", "refused", "blocks", "pool after the step"} | graph
     seconds = {cell["what"]: float(cell["seconds"]) for cell in cells if cell["part"] == "time"}
     assert seconds["forward"] == story.step.seconds["forward"]
