@@ -46,7 +46,7 @@ def split(bench: Bench, first: torch.device) -> None:
     ways = {name: way for name, way in WAYS.items() if not bench.rehearsal or name in REHEARSED}
     batches, lengths, new = ((2,), Lengths(6, 6), 4) if bench.rehearsal else ((1, 64), Lengths(256, 256), 96)
     with tempfile.TemporaryDirectory() as folder:
-        random_qwen3(bench, TINY).save_pretrained(folder)
+        random_qwen3(bench, tiny=TINY).save_pretrained(folder)
         plain_tokenizer(shape.vocabulary).save_pretrained(folder)
         free_device_memory()
         alone: dict[int, Trace] = {}
