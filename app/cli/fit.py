@@ -98,8 +98,8 @@ def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks:
         return [f"split over {ranks} ranks {where}: the table tells of one of them"]
     if not (needed := bills[0].devices):
         return []
-    where = f"it would fit on {needed} such; split models run on a CPU so far"
-    return [f"as it is, not quantized, it does not fit on one device, and {where}"]
+    where = f"split over {needed} such it would: --tensor-parallel {needed}"
+    return [f"as it is, not quantized, it does not fit on one device; {where}"]
 
 
 def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> list[str]:

@@ -90,7 +90,7 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "type": whole,
             "default": 1,
             "metavar": "N",
-            "help": "split every layer over so many ranks, processes on a CPU",
+            "help": "split every layer over so many ranks: GPUs from --device on, or processes on a CPU",
         },
         "--sequence-parallel": {
             "action": "store_true",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from app import storage
@@ -20,24 +20,31 @@ ADDED = ("continuous", "static:8", "chunked", "dynamic:8", "continuous-padded:8"
 
 @dataclass(frozen=True, slots=True)
 class LaneChoice:
-    """A lane as chosen. Without a model of its own it takes the Play page's, and quantizes that its own way if
-    `own_quantization`."""
+    """A lane as chosen. Without a model of its own it takes the Play page's; it quantizes that its own way if
+    `own_quantization`, and splits it over devices its own way if `own_split`."""
 
     lane: Lane
     own_model: bool = False
     own_quantization: bool = False
+    own_split: bool = False
 
     def resolved(self, spec: ModelSpec) -> Lane:
         if self.own_model:
             return self.lane
         if self.own_quantization:
             spec = replace(spec, quantization=self.lane.spec.quantization)
+        if self.own_split:
+            spec = replace(spec, parallel=self.lane.spec.parallel)
         return replace(self.lane, spec=spec)
 
     @classmethod
     def parse(cls, text: str) -> LaneChoice:
         """A lane of a workload's suggestion. Raises InvalidInput."""
-        return cls(parse_lane(text), "model=" in text, "quantization=" in text)
+        lane = parse_lane(text)
+        return cls(lane, "model=" in text, "quantization=" in text, lane.spec.parallel.ranks > 1)
+
+
+OWN = tuple(each.name for each in fields(LaneChoice) if each.name != "lane")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,7 @@ class RaceChoice:
     by_rate: bool = False
 
     def to_json(self) -> str:
-        lanes = [
-            {"lane": lane_text(c.lane), "own_model": c.own_model, "own_quantization": c.own_quantization}
-            for c in self.lanes
-        ]
+        lanes = [{"lane": lane_text(c.lane)} | {name: getattr(c, name) for name in OWN} for c in self.lanes]
         return json.dumps(asdict(self) | {"lanes": lanes})
 
     @classmethod
@@ -83,16 +87,19 @@ class RaceChoice:
         """Raises ValueError for what is no choice of this version."""
         try:
             kept: dict[str, Any] = json.loads(text)
-            lanes = tuple(
-                LaneChoice(parse_lane(each["lane"]), bool(each["own_model"]), bool(each.get("own_quantization")))
-                for each in kept["lanes"]
-            )
+            lanes = tuple(_kept_lane(each) for each in kept["lanes"])
             choice = cls(**kept | {"lanes": lanes[:MOST_LANES], "limits": Limits(**kept["limits"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"no choice of a race: {error}") from error
         if choice.order not in RACE_ORDERS or not choice.lanes:
             raise ValueError("no choice of a race")
         return choice
+
+
+def _kept_lane(each: dict[str, Any]) -> LaneChoice:
+    """What another version did not keep is as the lane's text has it."""
+    own: dict[str, Any] = {name: bool(each[name]) for name in OWN if name in each}
+    return replace(LaneChoice.parse(each["lane"]), **own)
 
 
 def choice_of(result: RaceResult, asked: str, otherwise: RaceChoice) -> RaceChoice:

@@ -1,7 +1,7 @@
 """The Compare page: the same prompts through several ways of batching, lane above lane on one clock."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -198,6 +198,10 @@ class ComparePage(Page):
             return False
         if not self.running:
             self.setup.open_file(path)
+        return True
+
+    def ask_file(self, take: Callable[[str], object]) -> bool:
+        self.setup.choose_file(take)
         return True
 
     def close_down(self) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtGui import QAction, QColor, QKeySequence
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app import storage
-from app.language import tr
+from app.language import tr, trn
 from app.play.prompts import Draft, guessed
 from app.play.written import Written
 from app.playback.bridge import Bridge
@@ -49,6 +49,7 @@ def toggle(name: str, text: str, tip: str) -> QPushButton:
     """A quiet button that is on or off; a tick says which."""
     made = button(name, text, role="quiet", tip=tip, said=text, checkable=True)
     made.setAccessibleDescription(tip)
+    made.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # who clicks it goes on writing
     made.toggled.connect(lambda on: made.setText(f"✓ {text}" if on else text))
     return made
 
@@ -74,10 +75,10 @@ class Composer(QFrame):
         self._count: Callable[[str], float] = guessed  # tokens of a text, as the loaded model has them
         self.prompt = PromptEdit("composer_prompt")
         self.prompt.setAccessibleName(tr("Prompt"))
-        self.prompt.setPlaceholderText(tr("Write a prompt. {fox|owl} stands for either word."))
+        self.prompt.hint(tr("Write a prompt. {fox|owl} stands for either word."), tr("Write a prompt."))
         self.system = PromptEdit("composer_system", 1, 4)
         self.system.setAccessibleName(tr("System prompt"))
-        self.system.setPlaceholderText(tr("How the model should behave"))
+        self.system.hint(tr("How the model should behave"))
         self.summary = Line("composer_summary", size=12)
         self.message = Mistake("composer_message", size=12)
         self.message.hide()
@@ -288,10 +289,12 @@ class Composer(QFrame):
         self.summary.setVisible(not words)
 
     def _tell(self) -> None:
-        words = self.draft().summary(self._count)
-        self.summary.say(
-            tr("Sends the file's prompts, not the text: {prompts}", prompts=words) if self._file else words
-        )
+        draft = self.draft()
+        words, count = draft.summary(self._count), trn("{count:,} prompt", "{count:,} prompts", draft.total)
+        if self._file:
+            self.summary.say(tr("Sends the file's prompts, not the text: {prompts}", prompts=words), words, count)
+        else:
+            self.summary.say(words, *((words.partition(" · ")[0], count) if draft.total > 1 else ()))
 
     def _on_use_system(self, on: bool) -> None:
         self.system_row.setVisible(on)

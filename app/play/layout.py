@@ -41,6 +41,7 @@ class PlayLayout:
         self._area, self._docks, self._zoom = area, docks, theme.zoom()
         self._kept: list[tuple[str, int]] = []  # the columns of a page that is not in front
         self._zoomed_away = False  # meanwhile, if only for a while
+        self._gave_way = False  # the step has become a tab, since there was no room for it beside the timeline
 
     def prompt(self) -> None:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
@@ -91,8 +92,27 @@ class PlayLayout:
             return
         sides, zoomed = self._kept or self._sides(), zoomed or self._zoomed_away
         self._zoom, self._kept, self._zoomed_away = theme.zoom(), [], False
+        if zoomed:
+            self._give_way()
         if sides and zoomed:
             self._size(sides, ACROSS, SIDES)
+
+    def _give_way(self) -> None:
+        """Zooming takes the room of four panels beside each other, or gives it back: what stands beside the timeline
+        becomes a tab of it meanwhile."""
+        timeline, step = self._docks["timeline"], self._docks["step"]
+        tabs, wide = self._area.tabifiedDockWidgets(timeline), self._area.width() >= theme.px(WIDE)
+        standing = not (timeline.isHidden() or step.isHidden() or timeline.isFloating() or step.isFloating())
+        if standing and self._gave_way and wide and step in tabs:
+            steady(self._area)
+            for dock in (timeline, step):  # out of the tabs: what is split off a tab becomes another tab
+                self._area.addDockWidget(FOOT, dock, ACROSS)
+            self._behind("timeline", *(name for name, dock in self._docks.items() if dock in tabs and dock is not step))
+            self._size([("timeline", 560), ("step", 420)], ACROSS, 0.45)
+            self._gave_way = False
+        elif standing and not wide and step not in tabs:
+            self._behind("timeline", "step")
+            self._gave_way = True
 
     def rest(self) -> None:
         """Another page comes to the front: what zooming does to the columns meanwhile is not to stay."""
@@ -110,6 +130,7 @@ class PlayLayout:
     def _gather(self) -> None:
         """Every dock in its area, in sight."""
         steady(self._area)  # they stand where they will not stay
+        self._gave_way = False
         for name, dock in self._docks.items():
             dock.setFloating(False)
             self._area.addDockWidget(AREAS.get(name, RIGHT), dock)

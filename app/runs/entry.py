@@ -20,7 +20,7 @@ DAY = 24 * 3600
 @dataclass(frozen=True, slots=True)
 class Entry:
     """`modified` in nanoseconds of Unix time, `size` in bytes. `facts` are None until they are read, or where they
-    cannot be: then `problem` says why. `recording`: it is still written."""
+    cannot be: then `problem` says why. `recording`: it is still written. `reading`: it is read now."""
 
     path: Path
     size: int
@@ -30,6 +30,7 @@ class Entry:
     tags: tuple[str, ...] = ()
     pinned: bool = False
     recording: bool = False
+    reading: bool = False
 
     @property
     def race(self) -> bool:
@@ -66,6 +67,8 @@ def detail_words(entry: Entry) -> str:
     if facts is None:
         if entry.recording:
             return tr("still recorded")
+        if entry.reading:
+            return tr("being read …")
         return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or tr("not read yet")
     if facts.race:
         lanes = len(facts.lanes)

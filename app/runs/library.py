@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import storage
 from app.language import tr
@@ -23,6 +23,7 @@ from engine.compare import RACE_SUFFIX
 from engine.library import RunFacts, read_library
 from engine.trace import RUN_SUFFIX, forget_index
 
+AGAIN_MS = 1000  # from one look to the next whether the engine is at rest, so that reading may go on
 LONGEST_NAME = 120  # characters of a title: file systems take 255 bytes
 
 
@@ -54,6 +55,9 @@ class RunLibrary(QObject):
         self.index = RunIndex(storage.data() / "runs.index")
         self.trash = Trash(storage.data() / "trash", lambda path: forget_index(storage.indexes(), path))
         self.reads = self._scanning = self.known = False  # known: it has been looked what is there
+        self._queue: list[Path] = []  # what is read, in this order
+        self._again = QTimer(self, interval=AGAIN_MS, singleShot=True)
+        self._again.timeout.connect(self._read)
         self._work = LongWork(session, self)
         self._work.ended.connect(self._on_read)
         self._heard.connect(self._on_heard)
@@ -102,7 +106,8 @@ class RunLibrary(QObject):
             return
         finally:
             self._scanning = False
-        entries = {entry.path: entry for entry in found}
+        now = self._now
+        entries = {entry.path: replace(entry, reading=entry.path == now) for entry in found}
         if entries != self.entries or not self.known:
             self.entries, self.known = entries, True
             self.changed.emit()
@@ -122,41 +127,65 @@ class RunLibrary(QObject):
         return self._work.running
 
     def set_reads(self, reads: bool) -> None:
+        """Whether another reading may begin. One under way goes on: it is of low priority, and begun anew it would have
+        to read its file from the beginning."""
         self.reads = reads
-        if reads:
-            self._read()
-        else:
-            self._work.cancel()
+        self._read()
 
     def close(self) -> None:
         """Nothing is read any more, and what was deleted is gone."""
         self.reads = False
+        self._again.stop()
         self._work.close()
         self.trash.empty()
 
+    @property
+    def _now(self) -> Path | None:
+        """The file that is read now: the child reads one after another."""
+        unread = (path for path in self._queue if (entry := self.entries.get(path)) is not None and entry.unread)
+        return next(unread, None) if self.reading else None
+
     def _read(self) -> None:
         paths = [entry.path for entry in self.unread]
-        free = self._session.state is not SessionState.LEASED and not self._session.busy
-        if paths and self.reads and free and not self._work.running:
+        if not (paths and self.reads) or self.reading:
+            return
+        if self._session.state is SessionState.LEASED or self._session.busy:
+            self._again.start()
+            return
 
-            def work(report: object, cancelled: threading.Event) -> None:
-                read_library(paths, self._heard.emit, cancelled)
+        def work(report: object, cancelled: threading.Event) -> None:
+            read_library(paths, self._heard.emit, cancelled)
 
-            self._work.start(work)
+        self._queue = paths
+        self._work.start(work)
+        self._tell_now()
+
+    def _tell_now(self) -> None:
+        """The file that is read now says so, and no other."""
+        now = self._now
+        for path, entry in list(self.entries.items()):
+            if entry.reading != (path == now):
+                self._set(replace(entry, reading=path == now))
 
     def _on_heard(self, path: Path, facts: RunFacts | None, problem: str) -> None:
         entry = self.entries.get(path)
         if entry is not None and entry.unread:
             marks = self.index.marks(facts.identity) if facts is not None else Marks()
-            read = replace(entry, facts=facts, problem=problem, tags=marks.tags, pinned=marks.pinned)
+            read = replace(entry, facts=facts, problem=problem, tags=marks.tags, pinned=marks.pinned, reading=False)
             self.index.keep_facts(read)
             self._set(read)
+            self._tell_now()
 
     def _on_read(self, outcome: Outcome) -> None:
-        """The child reads in the order of `unread`: where it died, it died of the first that is left."""
-        if outcome.error and self.unread:
-            self._set(replace(self.unread[0], problem=tr("it cannot be read: {why}", why=outcome.error)))
-        self._read()
+        """The child reads in the order of the queue: where it died, it died of the first that is left."""
+        left = [entry for path in self._queue if (entry := self.entries.get(path)) is not None and entry.unread]
+        if outcome.error and left:
+            self._set(replace(left[0], problem=tr("it cannot be read: {why}", why=outcome.error)))
+        self._tell_now()
+        if outcome.cancelled:  # for requests that may not be there yet
+            self._again.start()
+        else:
+            self._read()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LEASED:

@@ -15,10 +15,11 @@ RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
-    bill, None without a model; `bills` those of all quantizations; `context` that of the model in tokens, 0 where it
-    does not say. `whole`: why the model cannot be split over ranks, "" where it can, over so many as `ranks`;
-    `unstaged`: why its `layers` cannot be in several stages."""
+    """Bytes of the weights beside the memory's free and total bytes, of a model split over GPUs on one of them; `facts`
+    in words, a line each; `fit` the whole bill, None without a model; `bills` those of all quantizations; `context`
+    that of the model in tokens, 0 where it does not say. `whole`: why the model cannot be split over ranks, "" where it
+    can, over so many as `ranks`; `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it
+    can be split over; 0 on a CPU, and where that is not known."""
 
     weights: int
     free: int
@@ -31,6 +32,7 @@ class Estimate:
     ranks: tuple[int, ...] = ()
     unstaged: str = ""
     layers: int = 0
+    cards: int = 0
 
     @property
     def fits(self) -> bool:
@@ -70,18 +72,20 @@ def empty(device: str) -> Estimate:
 def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
     info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
-    slots, budget = config.slots, config.token_budget
-    how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype)
+    slots, budget, gpu = config.slots, config.token_budget, memory.kind == "cuda"
+    dividing = tuple(rank_counts(info))
+    ranks = spec.parallel.tensor if gpu and spec.parallel.tensor in dividing else 1  # on a CPU they have one memory
+    how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype, ranks=ranks)
     bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     context = [tr("context {tokens:,}", tokens=info.context)] if info.context else []
     facts = (
-        " · ".join((kv_words(config.kv_dtype, fit.kv_token), *context)),
+        " · ".join((kv_words(config.kv_dtype, ranks * fit.kv_token), *context)),
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    asked = info, spec.quantization, memory.kind == "cuda"
-    split = why_whole(*asked), tuple(rank_counts(info)), why_unstaged(*asked), info.layers
+    whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization, gpu)
+    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 

@@ -16,12 +16,12 @@ from typing import Protocol, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app import storage
 from app.language import tr
 from app.session.engine_lease import EngineLease, check_files
 from app.session.engine_loader import EngineLoader, failure_words
 from app.session.estimate import needed_and_free
 from app.session.load_progress import LoadStatus
+from app.session.run_file import RunFile
 from app.session.steering import Steering
 from app.session.tasks import Tasks
 from app.session.turns import next_turn, once_more
@@ -30,12 +30,11 @@ from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled, engine_missing
 from engine.remote import LinkStatus, RemoteEngine, ServerAddress
-from engine.trace import ModelCard, RequestView, TraceWriter
+from engine.trace import ModelCard, RequestView
 
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
-LONG = 8_192  # records from which on a run is shown before all of it is read, and is worth an index
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
 MEASURED_WORDS = tr("Quality is being measured on the Models page. Wait until it is done, or cancel it there.")
 LEASED_WORDS = tr("A race is running; stop it on the Compare page first.")
@@ -90,8 +89,11 @@ class Session(QObject):
         self._lease: EngineLease | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a lease
         self._own_config = self.config  # to load with again after a server's
-        self._writer: TraceWriter | None = None  # of the present trace, once it has a request
         self._closed = self.closing = False
+        self._file = RunFile(self.off_thread, self)  # of the present trace, once it has a request
+        self._file.failed.connect(self.notice_raised)
+        self._file.written.connect(lambda path: None if self.closing else self.file_written.emit(path))
+        self.close_file = self._file.close
         self._tasks = Tasks()
         self.start = self._tasks.start  # runs a coroutine beside the window
         self._one_at_a_time = asyncio.Lock()
@@ -143,7 +145,7 @@ class Session(QObject):
     @property
     def run_file(self) -> Path | None:
         """Where the present trace is written; None until it has a request."""
-        return self._writer.path if self._writer is not None else None
+        return self._file.path
 
     async def off_thread(self, work: Callable[[], T]) -> T:
         """Does the work in one of the session's threads; what asks after the session's end is cancelled."""
@@ -383,11 +385,12 @@ class Session(QObject):
         """The ids of the new requests: all of them or, after `submit_failed`, none."""
         engine = self._engine
         if engine is None or not self.ready:
-            why = {SessionState.LOADING: tr("The model is still loading."), SessionState.LEASED: LEASED_WORDS}
-            self.submit_failed.emit(why.get(self.state, engine_missing() or tr("Load a model first.")))
+            self.submit_failed.emit(self._why_not())
             return []
         try:
-            await self._open_file()
+            async with self._one_at_a_time:
+                if self.trace is not None:
+                    await self._file.open(self.trace, self.spec.source)
             streams = await self.off_thread(lambda: engine.submit_many(list(submissions)))
         except (InvalidInput, RuntimeError) as error:
             self.submit_failed.emit(str(error))
@@ -395,6 +398,17 @@ class Session(QObject):
         ids = [stream.request for stream in streams]
         self.submitted.emit(ids)
         return ids
+
+    def _why_not(self) -> str:
+        """Why no request is taken."""
+        match self.state:
+            case SessionState.LOADING:
+                return tr("The model is still loading.")
+            case SessionState.LEASED:
+                return LEASED_WORDS
+            case SessionState.DIED:
+                return tr("The engine has died: restart it first.")
+        return engine_missing() or tr("Load a model first.")
 
     def stop(self, requests: Iterable[int] | None = None) -> None:
         """Cancels these requests, or all; their texts stay."""
@@ -435,26 +449,6 @@ class Session(QObject):
     def _set_trace(self, trace: Trace) -> None:
         self.trace = trace
         self.trace_changed.emit(trace)
-
-    async def _open_file(self) -> None:
-        """A file for the present trace, once it has something to tell."""
-        async with self._one_at_a_time:
-            trace, source = self.trace, self.spec.source
-            if trace is not None and self._writer is None:
-                try:
-                    self._writer = await self.off_thread(lambda: TraceWriter(trace, storage.new_run_file(source)))
-                except InvalidInput as error:
-                    self.notice_raised.emit(str(error))
-
-    async def close_file(self) -> None:
-        """Writes the present trace's file to its end; what comes later, even while it does so, begins another."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            await self.off_thread(writer.close)
-            if writer.error:
-                self.notice_raised.emit(writer.error)
-            elif len(writer.trace.records) > LONG and not self.closing:
-                self.file_written.emit(writer.path)
 
     def _on_progress(self, status: LoadStatus) -> None:
         if self.state is SessionState.LOADING:

@@ -93,22 +93,28 @@ class Line(Painted):
 
 
 class Parts(Line):
-    """Several facts on one line; those at the end give way whole where there is no room, and none is cut."""
+    """Several facts on one line; those at the end give way whole where there is no room, and none is cut. Where not all
+    have room, what is not `brief` gives way first."""
 
     SEPARATOR = "  ·  "
 
     def __init__(self, name: str, size: float = 13) -> None:
         super().__init__(name, size=size)
         self._parts: list[str] = []
+        self._brief: list[str] = []
 
-    def say_parts(self, parts: list[str]) -> None:
-        if parts != self._parts:
-            self._parts = parts
+    def say_parts(self, parts: list[str], brief: list[str] | None = None) -> None:
+        """`brief` are those of them that matter most, in their order; None: all do."""
+        brief = parts if brief is None else brief
+        if (parts, brief) != (self._parts, self._brief):
+            self._parts, self._brief = parts, brief
             self.setAccessibleName(", ".join(parts))
             self.fit()
 
     def cut(self, width: int) -> str:
         parts, metrics = self._parts, self.fontMetrics()
+        if metrics.horizontalAdvance(self.SEPARATOR.join(parts)) > width:
+            parts = self._brief
         while parts and metrics.horizontalAdvance(self.SEPARATOR.join(parts)) > width:
             parts = parts[:-1]
         return self.SEPARATOR.join(parts)

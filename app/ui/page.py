@@ -41,5 +41,9 @@ class Page(QWidget):
         page."""
         return False
 
+    def ask_file(self, take: Callable[[str], object]) -> bool:
+        """Asks which file is to be opened, for `take`. False where it has no dialog of its own for that."""
+        return False
+
     def close_down(self) -> None:
         """The window closes: nothing that runs here goes on."""

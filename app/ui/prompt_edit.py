@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, Qt, Signal
+from PySide6.QtCore import QMimeData, QRect, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 
@@ -26,6 +26,7 @@ class PromptEdit(QPlainTextEdit):
         self.enter_sends = False  # Shift+Enter then begins a line
         self._least, self._most, self._at = least, most, 0
         self._draft = ""
+        self._hints: tuple[str, ...] = ()
         self.setTabChangesFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -40,6 +41,13 @@ class PromptEdit(QPlainTextEdit):
         cursor.select(QTextCursor.SelectionType.Document)
         cursor.insertText(text)
         self.setTextCursor(cursor)
+
+    def hint(self, *wordings: str) -> None:
+        """What is to be written here, told while nothing is: the first of the wordings, from long to short, that the
+        lines there are hold."""
+        self._hints = wordings
+        self.setAccessibleDescription(wordings[0])
+        self._fit()
 
     def remember(self, text: str) -> None:
         """Adds what was sent to the history, newest last, without repeating itself."""
@@ -59,6 +67,16 @@ class PromptEdit(QPlainTextEdit):
         shown = self.document().size().height() > self._most
         policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded if shown else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.setVerticalScrollBarPolicy(policy)
+        if self._hints:
+            self._tell_hint(lines)
+
+    def _tell_hint(self, lines: int) -> None:
+        metrics, margin = self.fontMetrics(), round(2 * self.document().documentMargin())
+        high = lines * metrics.lineSpacing() + metrics.descent()  # a text measures a pixel more than it takes
+        room = QRect(0, 0, max(1, self.viewport().width() - margin), high)
+        flags = int(Qt.TextFlag.TextWordWrap.value)
+        fits = (hint for hint in self._hints if room.contains(metrics.boundingRect(room, flags, hint)))
+        self.setPlaceholderText(next(fits, self._hints[-1]))
 
     def _walk(self, by: int) -> None:
         at = min(max(self._at + by, 0), len(self.history))

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app import storage
 from app.language import tr
-from app.play.composer import ENDINGS
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.preferences import FIRST_PAGE
@@ -22,7 +21,6 @@ from app.session.server_link import ServerLink
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.session.session_words import session_words
 from app.stage.stage import Stage
-from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.ui.page import Page
@@ -33,6 +31,7 @@ from app.window.export.run_export import RunExport
 from app.window.fleet import FleetBeside
 from app.window.new_session import NewSession
 from app.window.notices import Notices
+from app.window.opener import Opener
 from app.window.page_name import PAGES
 from app.window.pages import Pages
 from app.window.presenting import Presenting
@@ -43,9 +42,8 @@ from app.window.viewer import Viewer
 from app.window.window_layout import WindowLayout
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
-from engine.compare import RACE_SUFFIX
 from engine.remote import ServerAddress
-from engine.trace import RUN_SUFFIX, ModelCard
+from engine.trace import ModelCard
 
 if TYPE_CHECKING:
     from app.chat.page import ChatPage
@@ -84,7 +82,6 @@ class MainWindow(QMainWindow):
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
         self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
-        self.viewer = Viewer(self.banner, self.runs, self.open_path, partial(self.show_page, RUNS))
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
@@ -93,6 +90,9 @@ class MainWindow(QMainWindow):
         makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
         self.pages = Pages([lambda: self.page, *makers])
         self.pages.build(PLAY)
+        self.opener = Opener(self.pages, self.runs, self._open_race, self.page.take_file)
+        self.open_path = self.opener.open
+        self.viewer = Viewer(self.banner, self.runs, self.open_path, partial(self.show_page, RUNS))
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
         self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
@@ -150,7 +150,8 @@ class MainWindow(QMainWindow):
         add(tr("Stop, or cancel the load"), self._on_escape, "Esc")
         self.commands += self.undo.actions
         self.new_action = add(tr("New session"), self.new_session.ask, "Ctrl+Shift+N")
-        self.open_action = add(tr("Open a model, a run, a prompt file or a workload …"), self._on_open, "Ctrl+O")
+        ask = partial(self.opener.ask, self)
+        self.open_action = add(tr("Open a model, a run, a prompt file or a workload …"), ask, "Ctrl+O")
         self.run_action = add(tr("Open a saved run or race …"), lambda: self.runs.ask(self, self.open_path))
         self.live_action = add(tr("Back from the saved run to the engine"), self.runs.close)
         self.live_action.setEnabled(False)
@@ -283,32 +284,9 @@ class MainWindow(QMainWindow):
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
-    def open_path(self, path: str | Path) -> None:
-        """Loads a model folder (or that of its config.json), shows a saved run or race, or takes prompts from a file.
-
-        On the Compare page, a file of prompts is a workload; on the Models page, a folder is listed and looked at.
-        """
-        path = Path(path)
-        if path.suffix == RUN_SUFFIX:
-            self.runs.open(path)
-            return
-        if path.suffix == RACE_SUFFIX:
-            self.show_page(COMPARE)
-            self._built_compare().open_race(path)
-            return
-        if path.name == "config.json" or path.suffix == ".safetensors":
-            path = path.parent
-        if not self.pages.current.take_file(path):
-            self.page.take_file(path)
-
-    def _on_open(self) -> None:
-        if self.compare is not None and self.compare.isVisible():
-            self.compare.setup.choose_file(self.open_path)
-            return
-        title = tr("Open a model (its config.json), a run, a race or a file of prompts")
-        endings = f"*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS}"
-        filters = tr("Models, runs and prompts ({endings})", endings=endings), tr("All files (*)")
-        ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
+    def _open_race(self, path: Path) -> None:
+        self.show_page(COMPARE)
+        self._built_compare().open_race(path)
 
     def _race(self) -> RaceSession | None:
         """That of the Compare page, where that is on show."""
@@ -369,17 +347,17 @@ class MainWindow(QMainWindow):
 
     def _say_state(self) -> None:
         if self.runs.path is not None:
-            self.top_bar.status.say(tr("saved run  ·  {run}", run=run_words(self.bridge.trace.header)))
+            self.top_bar.say(tr("saved run  ·  {run}", run=run_words(self.bridge.trace.header)))
         else:
             sweeps = self.compare is not None and self.compare.sweep.running
-            self.top_bar.status.say(session_words(self.session, sweeps))
+            self.top_bar.say(session_words(self.session, sweeps))
 
     def _on_progress(self, status: LoadStatus) -> None:
         words = status.words
         if status.total and not status.counted:
             words = f"{status.stage} · {100 * status.done / status.total:.0f} %"
         model = model_words(self.session.spec.source)
-        self.top_bar.status.say(tr("loading {model} · {progress}", model=model, progress=words))
+        self.top_bar.say(tr("loading {model} · {progress}", model=model, progress=words))
 
     def _on_trace(self, trace: Trace) -> None:
         if self.runs.path is None:
@@ -397,9 +375,7 @@ class MainWindow(QMainWindow):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        event.acceptProposedAction()
-        for url in event.mimeData().urls()[:1]:
-            self.open_path(url.toLocalFile())
+        self.opener.drop(event)
 
     # -- the end --------------------------------------------------------------------------------------------------
 

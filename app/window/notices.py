@@ -29,7 +29,8 @@ class Notices(QObject):
 
     def _on_state(self, state: SessionState) -> None:
         begins = state is SessionState.LOADING and not self._restarts  # what was said is of the model before
-        mended = state is SessionState.READY and self._banner.property("level") == "error"
+        there = state in (SessionState.READY, SessionState.LEASED)  # a race has an engine of its own
+        mended = there and self._banner.property("level") == "error"
         if (begins or mended) and self._runs.path is None and not self._runs.reading:
             self._banner.hide()
         if self._makes_room and state is not SessionState.LOADING:

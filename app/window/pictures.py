@@ -49,7 +49,7 @@ class RunPictures:
         while self._bridge.behind:
             QTest.qWait(1)
         self.scope = self._bridge.scope
-        self.window.top_bar.status.say(tr("saved run  ·  {run}", run=run_words(trace.header)))
+        self.window.top_bar.say(tr("saved run  ·  {run}", run=run_words(trace.header)))
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,8 @@ from app.playback.bridge import Bridge
 from app.session.engine_lease import Report
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
-from app.session.session import LONG, Session, SessionState
+from app.session.run_file import LONG
+from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.window.index.indexes import TraceIndexes

@@ -16,6 +16,8 @@ from app.ui.painted import Painted
 from app.window.page_name import PageName
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
+SEPARATOR = "   ·   "
+LEAST_SAID = 132  # pixels of the design for what is loaded: a model's name
 SEARCH = tr("Search actions    Ctrl Shift P")
 
 
@@ -62,6 +64,11 @@ class TopBar(QFrame):
         self.setMinimumWidth(1)  # its words give way before the window grows
         theme.changes.theme_changed.connect(self._fold)
 
+    def say(self, words: str) -> None:
+        """What is loaded, or under way: facts of which the last go first where they have no room."""
+        parts = words.split(SEPARATOR)
+        self.status.say(words, *(SEPARATOR.join(parts[:count]) for count in range(len(parts) - 1, 0, -1)))
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fold()
@@ -76,7 +83,7 @@ class TopBar(QFrame):
             self._logo.setVisible(words == SEARCH)
             self.menu_button.setText(tr("Menu") if words == SEARCH else "☰")
             layout.invalidate()
-            if layout.minimumSize().width() <= self.width():
+            if layout.minimumSize().width() + theme.px(LEAST_SAID) <= self.width():
                 break
 
     def show_page(self, index: int) -> None:

@@ -8,7 +8,7 @@ from math import gcd
 
 from engine.config.checks import InvalidInput, number, one_of, whole
 
-BACKENDS = ("auto", "shared", "gloo")
+BACKENDS = ("auto", "shared", "gloo", "nccl")
 MOST_RANKS = 64
 MOST_MICRO = 64  # micro-batches of a step
 
@@ -20,7 +20,8 @@ class Parallel:
     them each hold some of the layers, one stage after another, through which the rows of a step go in up to
     `micro_batches` parts (0: as many as there are stages).
 
-    They meet over `backend`: "auto" is shared memory where kernels can be compiled, else gloo. A rank that the others
+    They meet over `backend`: "auto" is NCCL between GPUs, each rank on one of its own; on a CPU it is shared memory
+    where kernels can be compiled, else gloo. A rank that the others
     wait for longer than `timeout` seconds ends the engine.
     """
 

@@ -17,14 +17,15 @@ import torch
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.core.faults import Fault, fault_of, memory_asked
+from engine.core.setup.kv_budget import draws_desktop, free_memory
 from engine.core.setup.roof import measure_roof
 from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, load_part
 from engine.models.split_card import facts_of
 from engine.parallel.board import Board
-from engine.parallel.group import Group
+from engine.parallel.group import Group, Ranked
 from engine.parallel.interconnect import measure_interconnect
-from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link
 from engine.parallel.mail import Mail
 from engine.parallel.pipeline import Pipeline
 from engine.parallel.ranks import Place
@@ -33,14 +34,19 @@ from engine.runner import make_runner
 from engine.runner.runner import Runner
 from engine.scheduler.plan import StepPlan
 
+PATIENCE = 2.0  # seconds in which the kernels that wait for rank 0 end
+
 
 def serve(descriptor: int) -> None:
     """The process's main. It ends when rank 0 is gone, whatever it does at the time."""
     end = socket.socket(fileno=descriptor)
-    threading.Thread(target=_watch, args=(end,), name="rank-watch", daemon=True).start()
+    groups: list[Ranked] = []
+    threading.Thread(target=_watch, args=(end, groups), name="rank-watch", daemon=True).start()
     link = Link(end)
     try:
-        Rank(link).main()
+        rank = Rank(link)
+        groups.append(rank.group)
+        rank.main()
     except EOFError:
         pass
     except InvalidInput as error:
@@ -51,10 +57,14 @@ def serve(descriptor: int) -> None:
         raise
 
 
-def _watch(end: socket.socket) -> None:
+def _watch(end: socket.socket, groups: list[Ranked]) -> None:
+    """Ends the process with rank 0, after the kernels that would wait for it."""
     gone = select.poll()
     gone.register(end, 0)
     gone.poll()
+    threading.Timer(PATIENCE, os._exit, (0,)).start()
+    for group in groups:
+        group.close()
     os._exit(0)
 
 
@@ -67,25 +77,21 @@ class Rank:
         order = json.loads(link.receive()[1])
         torch.set_num_threads(order["threads"])
         spec = ModelSpec(**order["spec"])
-        place = Place(order["rank"], board := Board(spec.parallel.ranks, link.receive_descriptor()), *self._way(order))
+        board = Board(spec.parallel.ranks, link.receive_descriptor())
+        place = Place(order["rank"], board, order["backend"], Path(order["store"]), order["device"])
         shared = order["backend"] == "shared"
         self._model: LoadedModel = load_part(spec, Path(order["folder"]), place)
         self._mail = Mail(board, order["rank"], spec.parallel.timeout) if shared else None
         board.close()  # the memory stays
         assert self._model.group is not None
-        self._group = self._model.group
+        self.group = self._model.group
         self._runner: Runner | None = None
         self._step = 0
         self._board, self._short = board, ""  # what kept it from its last step, in words
         model, stage = self._model, None
-        if isinstance(self._group, Pipeline):
+        if isinstance(self.group, Pipeline):
             stage = asdict(facts_of(model.card))
-        told = {"weight_bytes": model.held_bytes, "device": str(model.device), "layer_kv": model.layer_kv}
-        link.tell(TOLD, **told, stage=stage)
-
-    @staticmethod
-    def _way(order: dict[str, str]) -> tuple[str, Path]:
-        return order["backend"], Path(order["store"])
+        link.tell(TOLD, weight_bytes=model.held_bytes, layer_kv=model.layer_kv, stage=stage)
 
     def main(self) -> None:
         receive = Receiver(0)
@@ -99,12 +105,15 @@ class Rank:
             elif letter == MAKE:
                 told = json.loads(data)
                 config = EngineConfig(**told["config"])
-                if isinstance(self._group, Pipeline):
-                    self._group.join(told["lane"], self._link.receive_descriptor())
-                self._runner = None
-                gc.collect()
-                self._runner, receive = make_runner(self._model, config, told["blocks"]), Receiver(config.max_running)
+                if isinstance(self.group, Pipeline):
+                    self.group.join(told["lane"], self._link.receive_descriptor())
+                self._let_go()
+                self._runner = make_runner(self._model, config, told["blocks"], captured=told["captured"])
+                receive = Receiver(config.max_running)
                 self._link.tell(TOLD)
+            elif letter == ROOM:
+                self._let_go()
+                self._link.tell(TOLD, free=free_memory(self._model.device), display=draws_desktop(self._model.device))
             elif letter == CAPTURE and self._runner is not None:
                 self._runner.capture(lambda done, total: None)
             elif letter == HOST and self._runner is not None:
@@ -115,9 +124,14 @@ class Rank:
             elif letter == QUIT:
                 return
 
+    def _let_go(self) -> None:
+        """Nobody holds a cache while another is made."""
+        self._runner = None
+        gc.collect()
+
     def _follow(self, plan: StepPlan) -> None:
         assert self._runner is not None
-        self._group.begin(self._step)
+        self.group.begin(self._step)
         self._step += 1
         try:
             self._runner.follow(plan)
@@ -129,9 +143,9 @@ class Rank:
                 raise
             if not met:
                 self._short = memory_asked(error)
-                self._board.stop(self._group.rank)
+                self._board.stop(self.group.rank)
             release_references(error)
-        self._group.end()
+        self.group.end()
 
     def _next(self) -> tuple[bytes, bytes]:
         """The letter that comes next, and what is in it."""
@@ -140,8 +154,8 @@ class Rank:
 
     def _measure(self, what: str, **how: int) -> None:
         if what == "interconnect":
-            assert isinstance(self._group, Group)
-            measure_interconnect(self._group, self._model.dtype)
+            assert isinstance(self.group, Group)
+            measure_interconnect(self.group, self._model.device, self._model.dtype)
             return
         with contextlib.suppress(MemoryError, RuntimeError):  # no room for it: rank 0 finds that too
             measure_roof(self._model.device, self._model.dtype, **how)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import apart, encoded, scale_of, scale_value
+from engine.kernels.codes import apart, encoded, scale_of
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, strides, tl
 from engine.kernels.rms_norm import Rounding, weighted
@@ -51,8 +51,7 @@ def halves_encoded(low, high, scales, stored, cache):  # type: ignore[no-untyped
     low, high = low.to(tl.float32), high.to(tl.float32)
     scale = scale_of(tl.max(tl.maximum(tl.abs(low), tl.abs(high)), axis=2, keep_dims=True), codes)
     tl.store(scales, scale.to(tl.uint8), mask=stored)
-    by = 1.0 / scale_value(scale)
-    return encoded(low, by, codes), encoded(high, by, codes)
+    return encoded(low, scale, codes), encoded(high, scale, codes)
 
 
 @jit(do_not_specialize=["slots", "tokens", "q_heads", "kv_heads", "q_programs"])

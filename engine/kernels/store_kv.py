@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.kernels.codes import apart, encoded, scale_of, scale_value
+from engine.kernels.codes import apart, encoded, scale_of
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
@@ -54,10 +54,7 @@ def store_kv_kernel(
         keys, values = tl.where(inside, keys, 0.0).to(tl.float32), tl.where(inside, values, 0.0).to(tl.float32)
         k_scale = scale_of(tl.max(tl.abs(keys), axis=1, keep_dims=True), codes)
         v_scale = scale_of(tl.max(tl.abs(values), axis=1, keep_dims=True), codes)
-        keys, values = (
-            encoded(keys, 1.0 / scale_value(k_scale), codes),
-            encoded(values, 1.0 / scale_value(v_scale), codes),
-        )
+        keys, values = encoded(keys, k_scale, codes), encoded(values, v_scale, codes)
         at = offset * KV_HEADS + heads
         tl.store(k_scales + block * k_block_stride + at, k_scale.to(tl.uint8), mask=heads < KV_HEADS)
         tl.store(v_scales + block * v_block_stride + at, v_scale.to(tl.uint8), mask=heads < KV_HEADS)

@@ -6,11 +6,11 @@ from engine.checkpoints.info import ModelInfo
 from engine.config.parallel import dividing
 
 QUANTIZED = "what is quantized cannot be split yet: choose quantization none"
-ON_GPU = "split models run on a CPU so far: choose device cpu"
+STAGED_ON_GPU = "stages of a pipeline run on a CPU so far: choose device cpu, or split every layer"
 NORMS = ("q_norm.weight", "k_norm.weight")
 
 
-def why_whole(info: ModelInfo, quantization: str = "none", gpu: bool = False) -> str:
+def why_whole(info: ModelInfo, quantization: str = "none") -> str:
     """Why it cannot be split, with what else would; "" where it can."""
     if quantization != "none" or info.quantized is not None:
         return QUANTIZED
@@ -22,7 +22,7 @@ def why_whole(info: ModelInfo, quantization: str = "none", gpu: bool = False) ->
     if len(rank_counts(info)) == 1:
         kv = f" and {info.kv_heads:,} of keys and values" if info.kv_heads != info.heads else ""
         return f"no number of ranks divides its {info.heads:,} heads{kv}"
-    return ON_GPU if gpu else ""
+    return ""
 
 
 def why_unstaged(info: ModelInfo, quantization: str = "none", gpu: bool = False) -> str:
@@ -31,7 +31,7 @@ def why_unstaged(info: ModelInfo, quantization: str = "none", gpu: bool = False)
         return QUANTIZED
     if info.layers < 2:
         return "this model has one layer, and a stage needs one"
-    return ON_GPU if gpu else ""
+    return STAGED_ON_GPU if gpu else ""
 
 
 def rank_counts(info: ModelInfo) -> list[int]:

@@ -48,6 +48,20 @@ def choose(asked: str, cards: Sequence[Card], tried: Callable[[torch.device], st
     raise InvalidInput(f"device={asked!r}: {why}; or use cpu")
 
 
+def device_of_each(first: torch.device, ranks: int, words: str, cards: int) -> tuple[torch.device, ...]:
+    """Where the ranks of a model are that was asked for in these `words`, of which the first is on `first`: on a CPU
+    all are; of so many `cards` that CUDA shows to this process each takes one of its own, `first` and those after it,
+    from the last on to the first again. Raises InvalidInput where there are fewer."""
+    if first.type == "cpu":
+        return (first,) * ranks
+    if ranks > cards:
+        fewer = "1" if cards == 1 else f"at most {cards}"
+        raise InvalidInput(
+            f"{words}: each rank takes a GPU of its own, and this machine has {cards}; use {fewer}, or device cpu"
+        )
+    return tuple(torch.device("cuda", ((first.index or 0) + rank) % cards) for rank in range(ranks))
+
+
 def trial(device: torch.device) -> str:
     """Launches a small kernel and reads what it wrote: "" where that works, else why it does not. The first launch on a
     machine builds Triton's launcher with a C compiler, which a load would else find missing halfway."""

@@ -24,7 +24,7 @@ from engine.memory.rules import kv_token_bytes
 from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
-from engine.models.device import device_for
+from engine.models.device import device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
 from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
@@ -109,8 +109,12 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
 
 
 def load_part(spec: ModelSpec, folder: Path, place: Place) -> LoadedModel:
-    """A rank's part of a model in a folder, that rank 0 has looked at. Raises as `load` does."""
-    return _read(spec, folder, Reporter(None, None), torch.device("cpu"), place)
+    """A rank's part of a model in a folder, that rank 0 has looked at, on the rank's own device. Raises as `load`
+    does."""
+    if place.device != "cpu":
+        torch.cuda.set_device(place.device)  # of this thread, for good: nothing of it lies on another card
+    device, _ = device_for(place.device)
+    return _read(spec, folder, Reporter(None, None), device, place)
 
 
 def _load(spec: ModelSpec, say: Reporter, device: torch.device) -> LoadedModel:
@@ -144,7 +148,7 @@ def _read(
         config, pipeline = shortened(config), Pipeline(spec.parallel, place.board, stage)
     elif place is not None:
         config, split = narrowed(config, place.rank, place.board.ranks)
-        group = join(spec.parallel, place.backend, place.board, place.rank, place.store)
+        group = join(spec.parallel, place.backend, place.board, place.rank, place.store, device)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
     part = split if pipeline is None else pipeline
@@ -185,16 +189,20 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         raise InvalidInput(f"{asked}: a model that brings its own code cannot be split; use 1")
     if why := no_ranks_here():
         raise InvalidInput(f"{asked}: {why}; use 1")
-    if device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1":
-        raise InvalidInput(f"{asked}: a split model runs on a CPU so far; use device cpu, or 1")
+    gpu_path = device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1"
+    if spec.parallel.pipeline > 1 and gpu_path:
+        raise InvalidInput(f"{asked}: stages run on a CPU so far; use tensor_parallel, or device cpu")
+    cards = torch.cuda.device_count() if device.type == "cuda" else 0
+    devices = device_of_each(device, spec.parallel.ranks, asked, cards)
     if spec.parallel.pipeline > 1:
         _stage(spec, config, info, 0)
         backend = "shared" if native().library is not None else "polled"
     else:
         narrowed(config, 0, spec.parallel.tensor)
-        backend = chosen(spec.parallel, getattr(torch, load_dtype(info, held, device.type, spec.dtype)))
+        dtype = getattr(torch, load_dtype(info, held, device.type, spec.dtype))
+        backend = chosen(spec.parallel, dtype, device, gpu_path)
     say("starting ranks")
-    ranks = Ranks(spec, folder, backend, torch.get_num_threads())
+    ranks = Ranks(spec, folder, backend, torch.get_num_threads(), [str(each) for each in devices])
     if backend == "shared":
         ranks.mail = Mail(ranks.board, 0, spec.parallel.timeout)
     try:
@@ -207,7 +215,6 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         if meant is not error:
             raise meant from error
         raise
-    ranks.devices = (str(device), *ranks.devices)
     loaded.ranks = ranks
     loaded.others_kv = [heads for each in ranks.layer_kv for heads in each]
     all_kv = [*loaded.layer_kv, *loaded.others_kv]

@@ -63,14 +63,15 @@ class Board:
         self._words[rank, SLOT] = 8 * (WORDS + slot * (HEAD + CALLS))
         self._words[rank, STEP] = step
 
-    def add(self, rank: int, seconds: float, sent: int) -> None:
-        """A call of a step that no kernel of ours made."""
-        step = self._steps[rank, int(self._words[rank, STEP]) % SLOTS]
-        if step[CALLED] < CALLS:
-            step[HEAD + step[CALLED]] = int(1e9 * seconds)
-        step[BYTES] += sent
-        step[ENDED] = time.monotonic_ns()
-        step[CALLED] += 1
+    def tell(self, rank: int, step: int, calls: Sequence[float], whole: float, sent: int) -> None:
+        """What a step took a rank that does not meet the others by our kernels, in seconds: each call, and the whole
+        of it; and the bytes that it sent."""
+        told, known = self._steps[rank, step % SLOTS], calls[:CALLS]
+        if told[NUMBER] != step:  # it was told too late: another has its place
+            return
+        told[HEAD : HEAD + len(known)] = [int(1e9 * seconds) for seconds in known]
+        told[BYTES], told[BEGUN], told[ENDED] = sent, 0, int(1e9 * whole)
+        told[CALLED] = len(calls)
 
     def waits(self, rank: int, since: float) -> None:
         """It waits for others since then, by `time.monotonic`; 0: it does not."""
@@ -79,6 +80,8 @@ class Board:
     def times(self, step: int) -> RankTimes | None:
         """What a step took that rank 0 is done with; None where another does not tell."""
         slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
+        if not slots[0, CALLED]:  # rank 0 itself cannot tell
+            return None
         while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
             if time.monotonic() > until:
                 return None

@@ -9,7 +9,7 @@ from typing import Any
 
 HEAD = struct.Struct("<cI")
 LONGEST = 1 << 28  # bytes
-PLAN, MAKE, CAPTURE, HOST, LEAVE, MEASURE, QUIT, TOLD = b"P", b"M", b"C", b"H", b"L", b"R", b"Q", b"T"
+PLAN, MAKE, CAPTURE, HOST, LEAVE, MEASURE, QUIT, TOLD, ROOM = b"P", b"M", b"C", b"H", b"L", b"R", b"Q", b"T", b"F"
 
 
 class Link:

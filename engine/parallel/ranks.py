@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +24,9 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.parallel.board import Board, RankTimes
 from engine.parallel.channel import Channel
-from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, TOLD, Link
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link
 from engine.parallel.wire import Sender
-from engine.scheduler.plan import StepPlan
+from engine.scheduler.plan import Row, StepPlan
 
 PATIENCE = 5.0  # seconds that a rank has to end by itself
 REMEMBERED = 1000  # steps
@@ -51,12 +51,13 @@ class RankLost(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a process needs to be a rank of several: which it is, what they share, how they meet, and the folder in
-    which they find each other."""
+    which they find each other; the device on which it computes."""
 
     rank: int
     board: Board
     backend: str
     store: Path
+    device: str = "cpu"
 
 
 @dataclass(slots=True)
@@ -78,21 +79,22 @@ class Other:
 
 
 class Ranks:
-    """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder`; `ready` waits for
-    them. `close` ends them, and so does whoever forgets this object, or the end of this process, however it comes.
+    """Starts the others of `spec.parallel`, each of which loads its part of the model in `folder` to its own of the
+    `devices`, of which the first is this process's; `ready` waits for them. `close` ends them, and so does whoever
+    forgets this object, or the end of this process, however it comes.
 
     `spent`: of the last steps, seconds that rank 0 took to tell them of each and to hear what it took them. Calls raise
     RankLost where one is gone. `on_lost` is called, on a thread of its own, when one ends by itself.
     """
 
-    def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int) -> None:
+    def __init__(self, spec: ModelSpec, folder: Path, backend: str, threads: int, devices: Sequence[str]) -> None:
         count = spec.parallel.ranks
         self.size, self.backend, self.timeout = count, backend, spec.parallel.timeout
         self.parallel = spec.parallel
         self.board = Board(count)
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
-        self.devices: tuple[str, ...] = ()
+        self.devices = tuple(devices)
         self.layer_kv: list[list[tuple[int, int]]] = []  # of each, as `LoadedModel` has it
         self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
         self._channel: Channel | None = None
@@ -112,6 +114,7 @@ class Ranks:
                     child = spawn.start("engine.core.rank:serve", theirs)
                 self.others.append(other := Other(rank, child, Link(ours)))
                 order = {"spec": asdict(spec), "folder": str(folder), "rank": rank, "backend": backend}
+                order["device"] = devices[rank]
                 other.link.tell(TOLD, **order, store=str(self._store / "meet"), threads=threads)
                 other.link.send_descriptor(self.board.descriptor)
         except BaseException:
@@ -123,7 +126,7 @@ class Ranks:
 
     @property
     def place(self) -> Place:
-        return Place(0, self.board, self.backend, self._store / "meet")
+        return Place(0, self.board, self.backend, self._store / "meet", self.devices[0])
 
     def ready(self, glance: Callable[[], None]) -> None:
         """Waits until all have loaded; `glance` is called meanwhile and may raise. Raises InvalidInput for what one of
@@ -133,23 +136,32 @@ class Ranks:
                 glance()
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
-            self.devices += (str(told["device"]),)
             self.layer_kv.append([(heads, width) for heads, width in told["layer_kv"]])
             if told["stage"] is not None:
                 self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)
 
-    def make_runner(self, config: EngineConfig, blocks: int, channel: Channel | None = None) -> None:
-        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`."""
+    def make_runner(
+        self, config: EngineConfig, blocks: int, channel: Channel | None = None, captured: Sequence[int] = ()
+    ) -> None:
+        """Each makes a runner as rank 0 does, in the place of the one it has; those of a pipeline over a `channel`,
+        those on GPUs for steps with prompts that are `captured` of so many tokens."""
         self._send, self._channel = Sender(config.max_running), channel
         lane = channel.lane if channel is not None else 0
-        self._all(MAKE, json.dumps({"config": asdict(config), "blocks": blocks, "lane": lane}).encode())
+        order = {"config": asdict(config), "blocks": blocks, "lane": lane, "captured": captured}
+        self._all(MAKE, json.dumps(order).encode())
         if channel is not None:
             for other in self.others:
                 other.link.send_descriptor(channel.descriptor)
             channel.handed_on()
         for other in self.others:
             self._answer(other)
+
+    def room(self) -> list[tuple[int, bool]]:
+        """Of each one's GPU the bytes that are free while it has no runner, and whether it drives a display."""
+        self._all(ROOM)
+        told = [self._answer(other) for other in self.others]
+        return [(int(answer["free"]), bool(answer["display"])) for answer in told]
 
     def capture(self) -> None:
         """Each captures what rank 0 captures meanwhile."""
@@ -164,13 +176,14 @@ class Ranks:
         """Each measures what rank 0 measures meanwhile: the "interconnect", or its "roof" with these sizes."""
         self._all(MEASURE, json.dumps({"what": what, **how}).encode())
 
-    def step(self, plan: StepPlan) -> int:
-        """All of them compute this step; returns its number."""
+    def step(self, plan: StepPlan, there: Callable[[Row], bool] | None = None) -> int:
+        """All of them compute this step; returns its number. `there`: whether a row's last token is where it was
+        sampled, on the device, and is not to be sent."""
         assert self._send is not None
         begun = time.perf_counter()
         self.check()
         self._step += 1
-        words = self._send(plan)
+        words = self._send(plan, there)
         if self.mail is None or not self._posted(words):
             self._all(PLAN, words)
         self.spent.append(time.perf_counter() - begun)

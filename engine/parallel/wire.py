@@ -6,7 +6,7 @@ those that are computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -18,7 +18,8 @@ from engine.trace.records import Kind
 
 HEAD = 5  # rows, and pairs of blocks that are copied, swapped out and swapped in, and scored rows
 COLUMNS = 7  # slot, first, count, kind, samples, blocks that stay, blocks that are new
-KINDS = {int(kind): kind for kind in Kind}  # which making one of a number takes longer for
+THERE = 8  # beside the kind: the row's last token is on the device
+KINDS = {int(kind) + there: (kind, there > 0) for kind in Kind for there in (0, THERE)}
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -29,7 +30,8 @@ class Sender:
     def __init__(self, slots: int) -> None:
         self._blocks: list[list[int]] = [[] for _ in range(slots)]
 
-    def __call__(self, plan: StepPlan) -> bytes:
+    def __call__(self, plan: StepPlan, there: Callable[[Row], bool] | None = None) -> bytes:
+        """`there`: whether a row's last token is taken from where it was sampled, on the device."""
         places = {id(row): i for i, row in enumerate(plan.rows)}
         scored = [(places[id(row)], positions.start, positions.stop) for row, positions in plan.scored]
         pairs = plan.copies, plan.swap_out, plan.swap_in
@@ -43,7 +45,8 @@ class Sender:
                 self._blocks[row.slot] = now[:]
             ids += row.ids()
             blocks += now[stay:]
-            words += (row.slot, row.first, row.count, row.kind, row.samples, stay, len(now) - stay)
+            kind = row.kind if there is None or not there(row) else row.kind + THERE
+            words += (row.slot, row.first, row.count, kind, row.samples, stay, len(now) - stay)
         words += chain(ids, blocks, *chain(*pairs, scored))
         return np.array(words, np.int32).tobytes()
 
@@ -60,10 +63,12 @@ class Slot:
     slot: int
     blocks: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    beam: None = None  # whatever chooses among branches is rank 0's alone
 
 
 class Receiver:
-    """Makes plans again of what a `Sender` packed: rows, and the blocks to copy before them."""
+    """Makes plans again of what a `Sender` packed: rows, and the blocks to copy before them. A row `joins` where its
+    slot's block table no longer begins with what it was, and is `fed` where its last token is on the device."""
 
     def __init__(self, slots: int) -> None:
         self._slots = [Slot(i) for i in range(slots)]
@@ -76,14 +81,16 @@ class Receiver:
         rows = []
         for slot, first, count, kind, samples, stay, new in columns:
             known: Any = self._slots[slot]
-            if new or stay != len(known.blocks):
+            joins = stay != len(known.blocks)
+            if new or joins:
                 known.blocks[stay:] = words[new_at : new_at + new]
                 new_at += new
             if first > len(known.tokens):
                 known.tokens += [0] * (first - len(known.tokens))
             known.tokens[first:] = words[at : at + count]
             at += count
-            rows.append(Row(known, slot, first, count, KINDS[kind], samples, fed=False))
+            kind, there = KINDS[kind]
+            rows.append(Row(known, slot, first, count, kind, samples, there, joins=joins))
         pairs = []
         for count in counts[1:4]:
             pairs.append(tuple(zip(words[new_at : new_at + 2 * count : 2], words[new_at + 1 : new_at + 2 * count : 2])))

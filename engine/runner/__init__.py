@@ -1,7 +1,9 @@
 """Runs a step's rows on the device: each runner has a layout of the KV cache of its own."""
 
+from collections.abc import Sequence
+
 from engine.config.specs import EngineConfig
-from engine.memory.rules import FASTEST
+from engine.memory.rules import FASTEST, captured_tokens
 from engine.models.loading import LoadedModel
 from engine.parallel.pipeline import Pipeline
 from engine.runner.padded import PaddedRunner
@@ -10,20 +12,29 @@ from engine.runner.runner import Runner, on_gpu_path
 from engine.runner.staged import StagedRunner
 
 
-def make_runner(model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> Runner:
-    """The runner that a config asks for on the model's device, with a cache of `blocks` blocks; `operations` a second
-    of the device's matrix products."""
+def make_runner(
+    model: LoadedModel,
+    config: EngineConfig,
+    blocks: int,
+    operations: float = FASTEST,
+    captured: Sequence[int] | None = None,
+) -> Runner:
+    """The runner that a config asks for on the model's device, with a cache of `blocks` blocks. `captured`: of how many
+    tokens a GPU's steps with prompts are; rank 0 tells the others, and it follows from the `operations` a second of the
+    device's matrix products where nothing else is said."""
     pipeline = model.group if isinstance(model.group, Pipeline) else None
+    if captured is None:
+        captured = captured_tokens(model.card, config, operations) if on_gpu_path(model.device) else ()
     if model.ranks is not None:
         tokens, card = config.token_budget + config.slots * config.most_sampled, model.card
         channel = pipeline.open(tokens, max(card.hidden, card.vocabulary)) if pipeline is not None else None
-        model.ranks.make_runner(config, blocks, channel)
+        model.ranks.make_runner(config, blocks, channel, captured)
     if not config.paged:
         return PaddedRunner(model, config, blocks)
     if on_gpu_path(model.device):
         from engine.runner.paged_gpu import GpuRunner
 
-        return GpuRunner(model, config, blocks, operations)
+        return GpuRunner(model, config, blocks, tuple(captured))
     if pipeline is not None:
         return StagedRunner(model, config, blocks, pipeline)
     return PagedRunner(model, config, blocks)

@@ -2,12 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from engine.parallel.group.spans import Calls, Spans
 
 
 class Drawn(NamedTuple):
@@ -33,11 +35,13 @@ class StepGraphs:
 
     `wanted` are the sizes to capture, `sizes` those that can be replayed, `off` why there are none on a GPU. Only one
     graph runs at a time, and what a replay leaves lies in memory that all share: the next one overwrites it. The step
-    is told with each call: it may belong to whoever holds the graphs, and they would hold each other.
+    is told with each call: it may belong to whoever holds the graphs, and they would hold each other. `spans` hear of
+    the calls to other ranks in each step that is replayed.
     """
 
-    def __init__(self, sizes: tuple[int, ...], device: torch.device) -> None:
-        self.device, self.wanted = device, sizes
+    def __init__(self, sizes: tuple[int, ...], device: torch.device, spans: Spans | None = None) -> None:
+        self.device, self.wanted, self._spans = device, sizes, spans
+        self._calls: dict[int, Calls] = {}
         self.sizes = () if device.type == "cuda" else sizes
         self.off = ""
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -51,6 +55,8 @@ class StepGraphs:
         """What a step of that size leaves; `step` is what was captured."""
         if self.device.type != "cuda":
             return step(size)
+        if self._spans is not None:
+            self._spans.again(self._calls[size])
         self._graphs[size].replay()
         return self._left[size]
 
@@ -72,11 +78,15 @@ class StepGraphs:
         """Captures a step of that size, in a pool of memory."""
         step(size)  # what a kernel does when it first sees a size is not captured
         torch.cuda.synchronize(self.device)
+        if self._spans is not None:
+            self._spans.take()
         graph = self._graphs[size] = torch.cuda.CUDAGraph()
         stream = capture_stream(self.device)
         # Other threads may use CUDA meanwhile (memory gauges, another engine).
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             left = step(size)
+        if self._spans is not None:
+            self._calls[size] = self._spans.take()
         # Kept as tensors, each graph's logits would stay in the pool for good: of 256 rows 1.3 GB in all.
         self._left[size] = Drawn(*map(unowned, left))
 
@@ -88,10 +98,25 @@ class StepGraphs:
         self._left.clear()
 
 
-def capture(sets: Sequence[tuple[StepGraphs, Step]], report: Callable[[int, int], None]) -> None:
+def together(do: Callable[[], None], any_rank: Callable[[bool], bool]) -> None:
+    """Does it, as other ranks do at once. Raises RuntimeError where it did that here, or on one of them."""
+    try:
+        do()
+    except RuntimeError:
+        any_rank(True)
+        raise
+    if any_rank(False):
+        raise RuntimeError("another rank could not capture them")
+
+
+def capture(
+    sets: Sequence[tuple[StepGraphs, Step]], report: Callable[[int, int], None], any_rank: Callable[[bool], bool] = bool
+) -> None:
     """Captures sets of one device in their order, each of its step, in one pool of memory: the largest size of each
     set comes first, and holds what the others need. `report` hears how many are done, of how many. Raises what it
-    raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares."""
+    raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares. Of a split
+    model all ranks capture the same sizes in the same order, or none: `any_rank` tells each whether something is so on
+    any of them, and is called by all at once."""
     sets = [(each, step) for each, step in sets if each.wanted]
     if not sets or sets[0][0].device.type != "cuda":
         return
@@ -101,10 +126,10 @@ def capture(sets: Sequence[tuple[StepGraphs, Step]], report: Callable[[int, int]
     for each, step in sets:
         sharing.append(each)
         try:
-            each.refuse_waits(step)
+            together(partial(each.refuse_waits, step), any_rank)
             pool = pool or torch.cuda.graph_pool_handle()
             for number, size in enumerate(reversed(each.wanted), done + 1):
-                each.capture(step, size, pool)
+                together(partial(each.capture, step, size, pool), any_rank)
                 report(number, total)
         except BaseException as error:
             torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place

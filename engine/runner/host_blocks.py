@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.runner.launched_step import to_device
 
 Pairs = Sequence[tuple[int, int]]
+PIECE = 256 << 20  # bytes of pinned memory taken at a time: torch takes the next power of two of what is asked for
 
 
 class HostBlocks(Protocol):
@@ -46,31 +47,41 @@ class PlainBlocks:
 
 class PinnedBlocks:
     """Beside a GPU's pool. All layers of the blocks are gathered on the GPU, and cross in one copy for each run of
-    neighbours in host memory. The host waits for none of it: what follows on the stream is done after."""
+    neighbours in host memory, which is taken in pieces of about so many bytes. The host waits for none of it: what
+    follows on the stream is done after."""
 
-    def __init__(self, caches: Sequence[Tensor], count: int) -> None:
+    def __init__(self, caches: Sequence[Tensor], count: int, piece: int = PIECE) -> None:
         self._pool = [_by_block(cache) for cache in caches]
         self._ends = [0, *accumulate(pool.shape[1] for pool in self._pool)]
         self._device = self._pool[0].device
-        size = count, self._ends[-1]
-        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
         self.block_bytes = self._ends[-1]
+        self._each = max(1, piece // self.block_bytes)  # blocks of a piece
+        pinned = self._device.type == "cuda"
+        self._host = [
+            torch.empty(min(self._each, count - first), self.block_bytes, dtype=torch.uint8, pin_memory=pinned)
+            for first in range(0, count, self._each)
+        ]
 
     def out(self, pairs: Pairs) -> None:
         pairs = sorted(pairs, key=lambda pair: pair[1])
         places = to_device([block for block, _ in pairs], self._device)
         staged = torch.cat([pool.index_select(0, places) for pool in self._pool], 1)
-        for there, at, count in _runs([host for _, host in pairs]):
-            self._host[there : there + count].copy_(staged[at : at + count], non_blocking=True)
+        for there, at, count in _runs([host for _, host in pairs], self._each):
+            self._run(there, count).copy_(staged[at : at + count], non_blocking=True)
 
     def back(self, pairs: Pairs) -> None:
         pairs = sorted(pairs)
         staged = torch.empty(len(pairs), self._ends[-1], dtype=torch.uint8, device=self._device)
-        for there, at, count in _runs([host for host, _ in pairs]):
-            staged[at : at + count].copy_(self._host[there : there + count], non_blocking=True)
+        for there, at, count in _runs([host for host, _ in pairs], self._each):
+            staged[at : at + count].copy_(self._run(there, count), non_blocking=True)
         places = to_device([block for _, block in pairs], self._device)
         for pool, (begin, end) in zip(self._pool, pairwise(self._ends), strict=True):
             pool.index_copy_(0, places, staged[:, begin:end])
+
+    def _run(self, first: int, count: int) -> Tensor:
+        """Neighbouring host blocks, all of one piece."""
+        piece, at = divmod(first, self._each)
+        return self._host[piece][at : at + count]
 
 
 def _by_block(cache: Tensor) -> Tensor:
@@ -80,10 +91,11 @@ def _by_block(cache: Tensor) -> Tensor:
     return cache.as_strided((len(cache), size), (size, 1), cache.storage_offset()).view(torch.uint8)
 
 
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Ascending numbers as runs of neighbours: the first number, its place and how many they are."""
+def _runs(numbers: Sequence[int], each: int) -> Iterator[tuple[int, int, int]]:
+    """Ascending numbers as runs of neighbours, none of them beyond a multiple of `each`: the first number, its place
+    and how many they are."""
     begin = 0
     for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1 or numbers[end] % each == 0:
             yield numbers[begin], begin, end - begin
             begin = end

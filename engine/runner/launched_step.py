@@ -141,7 +141,8 @@ class LaunchedStep:
     replayed the step. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
     once read. `swapping`: those of prepare in which blocks were copied to host memory and back. `times`
-    tells what the step took each rank of a split model, by its `number` there.
+    tells what the step took each rank of a split model, by its `number` there, and `check` raises where not all have
+    computed it.
     """
 
     plan: StepPlan
@@ -155,6 +156,7 @@ class LaunchedStep:
     swapping: float = 0.0
     number: int = -1
     times: Callable[[int], RankTimes | None] | None = None
+    check: Callable[[], None] | None = None
     _scored: ScoredPositions | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
@@ -186,6 +188,8 @@ class LaunchedStep:
             self._event.synchronize()
             if self._reached is not None:
                 self.device = self._reached.elapsed_time(self._event) / 1e3
+        if self.check is not None:
+            self.check()
         sampled = self._sampled
         results = Results() if sampled is None else sampled.results()
         self.seconds["wait"] = Clock() - begun

@@ -12,6 +12,7 @@ from engine.kernels.attention.packed_rows import SHORT
 from engine.scheduler.plan import Row
 
 ALIGNED = 4  # words, to a multiple of which each part begins: 16 bytes
+LONG, BEHIND = SHORT + 1, 4  # tokens of a long row, at least; short rows behind it that count as long and are expected
 
 
 class PackedWords(NamedTuple):
@@ -45,6 +46,13 @@ class PackedShape:
         """The shape that the rows fill."""
         short = short_rows(rows)
         return PackedShape(sum(row.count for row in rows), short, len(rows) - short, sum(row.samples for row in rows))
+
+    @staticmethod
+    def captured(tokens: int, slots: int, drawn: int) -> "PackedShape":
+        """Of a captured step of so many tokens, for as many rows of each kind as so many slots can have, each of them
+        `drawn` tokens. More long rows would cost programs of attention that find nothing to do: see `room_wanted`."""
+        rows = min(slots, tokens)
+        return PackedShape(tokens, rows, min(rows, tokens // LONG + BEHIND), min(slots * drawn, tokens))
 
     @property
     def rows(self) -> int:
@@ -90,6 +98,12 @@ class PackedShape:
     def apart(self, words: Tensor) -> PackedWords:
         """The parts of words int32 that are `filled` for this shape, where they lie."""
         return PackedWords(*(words[part] for part in self._parts))
+
+
+def room_wanted(rows: Sequence[Row]) -> int:
+    """The tokens of a captured step that has room for the rows: more than they have where many behind a long row are
+    short."""
+    return max(sum(row.count for row in rows), LONG * (len(rows) - short_rows(rows) - BEHIND))
 
 
 def short_rows(rows: Sequence[Row]) -> int:

@@ -15,14 +15,15 @@ from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
-from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens
+from engine.memory.rules import bucket_sizes, captured_tokens
 from engine.models.attention import Options, Timer, current_device
 from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
+from engine.parallel.group import Collective
 from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
 from engine.runner.device_rows import DeviceRows
 from engine.runner.launched_step import send_to
-from engine.runner.packed_words import PackedShape, PackedWords
+from engine.runner.packed_words import PackedShape, PackedWords, room_wanted
 from engine.runner.runner import Computed, Inputs, Runner
 from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from engine.scheduler.block_pool import blocks_for
@@ -60,11 +61,16 @@ class GpuRunner(Runner):
 
     Rows are packed into one sequence `[1, tokens]`, decode rows first. A step in which every row decodes takes its
     inputs from what the device knows, at fixed places, so that it can be a replayed graph; any other is sent its tokens
-    in one copy, and is a replayed graph as well up to some number of tokens, which the GPU's `operations` a second
-    bound. With Triton's interpreter on, all of it runs on CPU tensors: so it is tested without a GPU.
+    in one copy, and is a replayed graph as well for the numbers of tokens that are `captured`, None for as many as is
+    worth it. With Triton's interpreter on, all of it runs on CPU tensors: so it is tested without a GPU.
+
+    Of a model that is split rank 0 draws the tokens. Every step begins with its telling the others the last one of each
+    slot, on the devices: so they need not know them to be sent the next step.
     """
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> None:
+    def __init__(
+        self, model: LoadedModel, config: EngineConfig, blocks: int, captured: tuple[int, ...] | None = None
+    ) -> None:
         super().__init__(model, config)
         self.block_size, self._most_sampled = config.block_size, config.most_sampled
         self._codes = CODES.get(config.kv_dtype)
@@ -73,10 +79,14 @@ class GpuRunner(Runner):
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
         sizes = bucket_sizes(config.max_running)
         rows = max(sizes[-1], config.max_running)
-        self._rows = DeviceRows(config.max_running, WORDS, width, rows, blocks, self._device)
-        assert isinstance(self._sampler, DeviceSampler)
-        self._draws = self._sampler
-        self._draws.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
+        group, sampler = model.group, self._sampler if self.draws else None
+        assert group is None or isinstance(group, Collective)
+        assert sampler is None or isinstance(sampler, DeviceSampler)
+        self._group, self._draws = group, sampler
+        self._rows = DeviceRows(config.max_running, WORDS if sampler else 0, width, rows, blocks, self._device)
+        self._last_token = self._rows.last_tokens
+        if sampler is not None:
+            sampler.parameters = self._rows.parameters
         self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
         self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
@@ -84,9 +94,12 @@ class GpuRunner(Runner):
             self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
-        self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device)
-        tokens = captured_tokens(model.card, config, operations)
-        self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device)
+        elif group is not None and not group.capturable:
+            self.graphs_off = f"its ranks meet over {group.name}, which cannot be captured"
+        spans = group.spans if group is not None else None
+        self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device, spans)
+        tokens = captured_tokens(model.card, config) if captured is None else captured
+        self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device, spans)
         most = max((self._mixed_shape(size).size for size in self._mixed.wanted), default=0)
         self._words = torch.zeros(most, dtype=torch.int32, device=self._device)
         self.graphs, self.mixed_graphs = self._graphs.sizes, self._mixed.sizes
@@ -106,23 +119,37 @@ class GpuRunner(Runner):
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:
+            if self.model.ranks is not None:
+                self.model.ranks.capture()
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
-                capture(((self._mixed, self._mixed_and_draw), (self._graphs, self._decode_and_draw)), report)
+                sets = (self._mixed, self._mixed_and_draw), (self._graphs, self._decode_and_draw)
+                capture(sets, report, self._any_rank)
             self.graphs, self.graphs_off = self._graphs.sizes, self._graphs.off
             self.mixed_graphs = self._mixed.sizes
             self.mixed_off = self.mixed_off or self._mixed.off
 
+    def _any_rank(self, here: bool) -> bool:
+        """Whether it is so on any rank; on all of them at once."""
+        return here if self._group is None else bool(self._group.largest(float(here), self._device))
+
     def reset(self) -> None:
         self._rows.forget()
+
+    def there(self, row: Row) -> bool:
+        """Whether a row's last token is where it was sampled, on the device. Other ranks are told."""
+        return row.fed or (row.count == 1 and self._draws is not None and self._rows.knows(row))
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
         self._copy_blocks(plan.copies, *self.block_caches)
-        decoding = all(row.kind is Kind.DECODE and row.count == 1 and self._rows.knows(row) for row in rows)
-        for branch in self._rows.follow(rows, parameter_words):
-            self._sampler.begin(branch)
+        decoding = all(row.kind is Kind.DECODE and row.count == 1 and self.there(row) for row in rows)
+        if self._draws is None:
+            self._rows.follow(rows, lambda branch: ())
+        else:
+            for branch in self._rows.follow(rows, parameter_words):
+                self._draws.begin(branch)
         return self._next(rows) if decoding else self._packed(rows, plan.scored_places() if plan.scored else ())
 
     def _begin(self, rows: Sequence[Row]) -> None:
@@ -146,6 +173,7 @@ class GpuRunner(Runner):
     def _decode(self, count: int) -> Tensor:
         """The logits `[count, vocabulary]` of the first `count` of `row_slots`. What it reads and writes lies at fixed
         places, so it can be captured."""
+        self._hear_tokens()
         rows, contexts, row_slots = self._rows, self._contexts[:count], self._rows.row_slots[:count]
         ids, positions, cache_slots = self._ids[:count], self._positions[:count], self._cache_slots[:count]
         decode_inputs(StepInputs(ids, positions, cache_slots, contexts), row_slots, rows.state, self.block_size)
@@ -156,13 +184,22 @@ class GpuRunner(Runner):
     def _decode_and_draw(self, count: int) -> Drawn:
         """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
         the device. Alternatives, whose number a step decides, are found in its logits afterwards."""
-        logits, slots, positions = self._decode(count), self._rows.row_slots[:count], self._contexts[:count]
+        return self._drawn(self._decode(count), self._rows.row_slots[:count], self._contexts[:count])
+
+    def _drawn(self, logits: Tensor, slots: Tensor, positions: Tensor) -> Drawn:
+        if self._draws is None:
+            return Drawn(logits, self._rows.lengths)  # which nobody reads
         return Drawn(logits, self._draws.draw(logits, slots, positions, self._last_token))
+
+    def _hear_tokens(self) -> None:
+        """Rank 0's last tokens come to the others: it alone draws, and maybe again after a replay."""
+        if self._group is not None:
+            self._group.broadcast(self._last_token)
 
     def _packed(self, rows: Sequence[Row], scored: Sequence[int]) -> Inputs:
         """Rows of any lengths; the logits of the tokens at the `scored` places come after those that are drawn by."""
         sampling = [row for row in rows if row.samples]
-        size = 0 if scored else self._mixed.size_for(sum(row.count for row in rows))
+        size = 0 if scored else self._mixed.size_for(room_wanted(rows))
         shape = self._mixed_shape(size) if size else PackedShape.of(rows)
         words = shape.filled(rows, self._rows.dummy_slot)
         self._rows.set_lengths(rows)
@@ -189,6 +226,7 @@ class GpuRunner(Runner):
     def _packed_logits(self, shape: PackedShape, words: PackedWords, timer: Timer | None = None) -> Tensor:
         """The logits `[kept, vocabulary]` of rows that fill the shape or less of it. Tokens that belong to no row are
         computed beside the others, and nothing is written of them: what attention leaves them with is unspecified."""
+        self._hear_tokens()
         ids, positions, cache_slots = torch.empty(3, shape.tokens, dtype=torch.long, device=self._device)
         contexts = torch.empty(shape.rows, dtype=torch.int32, device=self._device)
         written, sent = StepInputs(ids, positions, cache_slots, contexts), words[:4]
@@ -198,13 +236,10 @@ class GpuRunner(Runner):
         return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
 
     def _mixed_shape(self, tokens: int) -> PackedShape:
-        """Of a captured step of so many tokens: as many rows of each kind as there can be."""
-        rows = min(self._rows.dummy_slot, tokens)
-        return PackedShape(tokens, rows, rows, min(self._rows.dummy_slot * self._most_sampled, tokens))
+        return PackedShape.captured(tokens, self._rows.dummy_slot, self._most_sampled)
 
     def _mixed_and_draw(self, tokens: int) -> Drawn:
         """A whole step with prompts of up to so many tokens, whose words lie at a fixed place, up to its tokens."""
         shape = self._mixed_shape(tokens)
         words = shape.apart(self._words)
-        logits = self._packed_logits(shape, words)
-        return Drawn(logits, self._draws.draw(logits, words.kept_slots, words.drawn_at, self._last_token))
+        return self._drawn(self._packed_logits(shape, words), words.kept_slots, words.drawn_at)

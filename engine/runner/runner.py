@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -15,6 +16,9 @@ from engine.config.specs import EngineConfig
 from engine.decoding.constraints.masks import Masks
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
+from engine.parallel.board import RankTimes
+from engine.parallel.group import Ranked
+from engine.parallel.ranks import Ranks
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.prompt_scores import scored
@@ -73,7 +77,7 @@ class Runner(ABC):
     `recorded_bytes`: what such a program computes in; `kernels`: what it spends time in, None without one.
     `host_blocks`: where preempted requests' blocks are copied to. `populating`: the thread that takes the cache's
     memory from the system, on a CPU. `overlaps`: it has something done on the launching thread while other threads
-    compute.
+    compute. `draws`: it samples, as no other rank of a split model does.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -91,7 +95,10 @@ class Runner(ABC):
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
-        self._sampler: Sampler | DeviceSampler
+        self._sampler: Sampler | DeviceSampler  # where it draws
+        self.draws = model.group is None or model.group.rank == 0
+        if not self.draws:
+            return
         if on_gpu_path(model.device):
             from engine.runner.sampling.gpu_sampler import DeviceSampler
 
@@ -134,14 +141,14 @@ class Runner(ABC):
 
     def launch(self, plan: StepPlan, meanwhile: Callable[[], None] = nothing) -> LaunchedStep:
         """Starts a step; returns before the device is done (on a CPU, when it is). `meanwhile` is called while it
-        computes, or before; it must not raise."""
+        computes, on a CPU without compiled kernels before; it must not raise."""
         begun, self._meanwhile = Clock(), meanwhile
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
         ranks, group = self.model.ranks, self.model.group
         if ranks is None or group is None:
             self._launch(launched, on_gpu)
             return launched
-        launched.number = ranks.step(plan)
+        launched.number = ranks.step(plan, self.there if on_gpu_path(self._device) else None)
         group.begin(launched.number)
         try:
             self._launch(launched, on_gpu)
@@ -149,8 +156,12 @@ class Runner(ABC):
             if group.within:  # where the others are in it, nobody can say
                 raise ranks.leave(error) from error
             raise
-        launched.times = ranks.times
+        launched.times, launched.check = partial(_rank_times, ranks, group), partial(_check_ranks, ranks, group)
         return launched
+
+    def there(self, row: Row) -> bool:
+        """Whether a row's last token is on the device, and other ranks need not be sent it."""
+        return row.fed
 
     def _launch(self, launched: LaunchedStep, on_gpu: bool) -> None:
         plan, begun = launched.plan, launched.started
@@ -166,7 +177,7 @@ class Runner(ABC):
                 previous = self._sampler.adjust.previous(branches, self._last_token)
                 masks = masks_of(branches, self.model.card.vocabulary)  # found meanwhile
             timer = None if on_gpu else Timer()
-            if not inputs.overlaps:
+            if not (inputs.overlaps or on_gpu):
                 self._meanwhile()
             prepared = Clock()
             try:
@@ -179,7 +190,7 @@ class Runner(ABC):
                 if masks is not None:
                     masks.leave()
                 raise
-            forwarded, self._meanwhile = Clock(), nothing
+            forwarded, meanwhile, self._meanwhile = Clock(), self._meanwhile, nothing
             if self.model.group is not None:
                 self.model.group.end()
             if timer is not None:
@@ -192,10 +203,12 @@ class Runner(ABC):
                 launched.mark()
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
+        if on_gpu:  # which has its work by now
+            meanwhile()
 
     def follow(self, plan: StepPlan) -> None:
         """The same step on another rank, which draws no tokens."""
-        with torch.inference_mode():
+        with torch.inference_mode(), current_device(self._device):
             if plan.swap_out or plan.swap_in:
                 self._swap(plan)
             self._prepare(plan).compute(None)
@@ -256,6 +269,20 @@ class Runner(ABC):
 
     def _tensor(self, values: Sequence[int], dtype: torch.dtype = torch.long) -> Tensor:
         return to_device(values, self._device, dtype)
+
+
+def _rank_times(ranks: Ranks, group: Ranked, step: int) -> RankTimes | None:
+    """What a step that is over took each rank."""
+    group.settle(step)
+    return ranks.times(step)
+
+
+def _check_ranks(ranks: Ranks, group: Ranked) -> None:
+    """Raises RankLost where what the device brings was not computed by all."""
+    try:
+        group.check()
+    except RuntimeError as error:
+        raise ranks.lost(error) from error
 
 
 def single(rows: Sequence[Row]) -> bool:

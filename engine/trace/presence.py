@@ -44,6 +44,11 @@ class Presence:
         self._ends.append(max(begin, end))
 
     @property
+    def there(self) -> bool:
+        """Whether a sample waits or runs."""
+        return self._open > 0
+
+    @property
     def total(self) -> float:
         """Seconds in which requests were there so far."""
         return self._closed + (self._ends[-1] - self._begins[-1] if self._ends else 0.0)

@@ -8,7 +8,7 @@ from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.models.fusion.fuse import Causal, fuse
 from tests.engine.fusing_case import FUSED, check_fused, served
-from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
+from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated, tables_of
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -38,7 +38,7 @@ def test_inputs_are_read_where_they_lie(layout: str, dtype: torch.dtype) -> None
     x, up, weight = LAYOUTS[layout](draw(2, 9, 5, 128).to(dtype)), draw(2, 9, 5, 128).to(dtype), draw(128).to(dtype)
     check(rms_norm(x, weight, 1e-6, Rounding.TWICE), normed(x, weight, 1e-6, Rounding.TWICE))
     check(act_mul(x, up, Activation.SILU), acted(x, up, Activation.SILU))
-    cos, sin = draw(2, 9, 128).to(dtype), draw(2, 9, 128).to(dtype)
+    cos, sin = tables_of(draw(2, 9, 128, scale=3), dtype)
     q, k = x.transpose(1, 2), up.transpose(1, 2)
     for out, whole in zip(rotate(q, k, cos, sin), (q, k)):
         check(out, rotated(whole, cos, sin))
@@ -63,7 +63,7 @@ def test_queries_and_keys_of_real_models_are_turned(
     for tokens in (1, 64, 333):
         q, k = (draw(1, tokens, heads, head_dim).to(dtype).transpose(1, 2) for heads in (q_heads, k_heads))
         for tables in {dtype, torch.float32}:
-            cos, sin = draw(1, tokens, wide).to(tables), draw(1, tokens, wide).to(tables)
+            cos, sin = tables_of(draw(1, tokens, wide, scale=3), tables)
             for out, x in zip(rotate(q, k, cos, sin), (q, k)):
                 check(out, rotated(x, cos, sin))
 

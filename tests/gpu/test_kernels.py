@@ -27,7 +27,7 @@ def fresh() -> int:
 @DTYPES
 def test_attention_agrees_with_the_oracle_on_random_shapes(dtype: torch.dtype) -> None:
     first = fresh()
-    for seed in range(first, first + 40):
+    for seed in range(first, first + 12):  # each is compiled anew, for seconds
         shape = random_shape(seed, dtype, most_rows=9, longest=700)
         try:
             make_case(shape, seed, "cuda").check(paged_attention)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
-from engine.bench.cpu.quantized import no_bars
+from engine.bench.bars import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.config import MODES, QUANTIZATIONS
 from engine.config.schemes import missing

@@ -30,7 +30,7 @@ from app.words import sentence
 from engine import InvalidInput
 from engine.config import Message
 
-HINT = tr("Write a prompt. Enter sends it, Shift+Enter begins a line.")
+HINTS = tr("Write a prompt. Enter sends it, Shift+Enter begins a line."), tr("Write a prompt.")
 BESIDE = tr("Answer every prompt twice, side by side, each by its own preset")
 SIDE_BY_SIDE, ADD_FILE = tr("Side by side"), tr("Add a text file")
 ENDINGS = "*.txt *.md *.csv *.json *.toml *.py *.log"
@@ -73,7 +73,7 @@ class ChatComposer(QFrame):
         self._adding = asyncio.Lock()
         self.edit = ChatEdit("chat_prompt", 1, 8)
         self.edit.setAccessibleName(tr("Prompt"))
-        self.edit.setPlaceholderText(HINT)
+        self.edit.hint(*HINTS)
         self.files = FileChips()
         self.gauge = Gauge("chat_gauge", size=12)
         self.error = Note("chat_error", "error")
@@ -82,6 +82,7 @@ class ChatComposer(QFrame):
             for name in COLUMNS
         ]
         self.beside = button("chat_beside", SIDE_BY_SIDE, role="quiet", tip=BESIDE, checkable=True)
+        self.beside.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # who clicks it goes on writing
         edit_presets = tr("Change, make and delete presets")
         self.more = button("chat_presets", tr("Presets …"), self.presets_asked, role="quiet", tip=edit_presets)
         add = tr("Add text files to the prompt, or drop them here")

@@ -72,12 +72,24 @@ def torch_findings(has_gpu: bool) -> list[Finding]:
         return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    found = cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu, visible)
+    found = [cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu, visible)]
+    if usable and (count := torch.cuda.device_count()) > 1:
+        has_nccl = torch.distributed.is_available() and torch.distributed.is_nccl_available()
+        found.append(nccl_finding(count, torch.cuda.nccl.version() if has_nccl else None))
     try:
         from engine.core import Toolchain
     except ImportError:  # a library that is missing is told of as such
-        return [found]
-    return [found, *toolchain_findings(Toolchain.here(), has_gpu)]
+        return found
+    return [*found, *toolchain_findings(Toolchain.here(), has_gpu)]
+
+
+def nccl_finding(cards: int, version: tuple[int, ...] | None) -> Finding:
+    """Whether a model can be split over so many cards; `version` of torch's NCCL, None where it has none."""
+    if version is None:
+        cost = f"a model is on one of the {cards} GPUs: none is split over them"
+        return missing("NCCL", "this torch has none", cost, "install torch's CUDA build for Linux (pytorch.org)")
+    words = ".".join(map(str, version))
+    return Finding("NCCL", Status.OK, f"{words}: a model can be split over {cards} GPUs, with --tensor-parallel")
 
 
 def toolchain_findings(tools: Toolchain, has_gpu: bool) -> list[Finding]:

@@ -13,10 +13,11 @@ from app.language import tr
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.forms.config_form import ConfigForm
+from app.ui.forms.splits import ABOUT, show_split, split_items, split_of
 from app.ui.labels import Heading, Note, Row
 from app.ui.layouts import fill, held, row
 from app.ui.popover import Popover
-from engine import InvalidInput, ModelSpec
+from engine import InvalidInput, ModelSpec, Parallel
 from engine.compare import Server
 from engine.config import MOST_SAMPLES, SCHEMES
 
@@ -44,7 +45,8 @@ class LaneEditor(Popover):
         self.path = line_edit("lane_path", tr("Model folder or hub id"), tr("a folder, or owner/name"))
         self.browse = button("lane_browse", "…", self._on_browse, said=tr("Choose a model folder"))
         self.quantization = DropDown("lane_quantization")
-        self._offer_quantizations(PLAYS)
+        self.devices = DropDown("lane_devices")
+        self._offer(PLAYS)
         self.note = Note("lane_note", "error")
         self.back, self.on, self.remove = (
             button(f"lane_{name}", text, said=words, tip=words)
@@ -61,6 +63,7 @@ class LaneEditor(Popover):
         tip = tr("Every request is a beam search of so many; nothing is drawn then")
         self._search = Row(tr("Beams"), self.beams, tip)
         self._quantized = Row(tr("Quantization"), self.quantization)
+        self._split = Row(tr("Devices"), self.devices, ABOUT)
         said = tr("Address of an OpenAI-compatible server"), tr("Name of its model"), tr("Variable of its key")
         self.url = line_edit("lane_url", said[0], "http://127.0.0.1:8000")
         self.there = line_edit("lane_there", said[1], tr("the only one it has"))
@@ -70,13 +73,14 @@ class LaneEditor(Popover):
             Row(tr("Its model"), self.there),
             Row(tr("Key in"), self.key, KEY_TIP),
         )
-        rows = self._search, Row(tr("Model"), self.model), self._place, self._quantized, *self._server
+        rows = self._search, Row(tr("Model"), self.model), self._place, self._quantized, self._split
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
-        fill(self.column, Heading(tr("Lane")), self.form, *rows, self.note, buttons, spacing=8)
+        fill(self.column, Heading(tr("Lane")), self.form, *rows, *self._server, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
         self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
-        self.quantization.currentIndexChanged.connect(self._on_edited)
+        for chosen in (self.quantization, self.devices):
+            chosen.currentIndexChanged.connect(self._on_edited)
         for line in (self.path, self.url, self.there, self.key):
             line.editingFinished.connect(self._on_edited)
         self.back.clicked.connect(lambda: self.moved.emit(-1))
@@ -98,9 +102,13 @@ class LaneEditor(Popover):
         self.model.set_value(kind)
         if kind == FOLDER:
             self.path.setText(spec.source)
-        self._offer_quantizations(kind)
+        self._offer(kind)
         own = choice.own_model or choice.own_quantization
         self.quantization.set_value(spec.quantization if own else PLAYS)
+        if choice.own_model or choice.own_split:
+            show_split(self.devices, spec.parallel)
+        else:
+            self.devices.set_value(PLAYS)
         self.back.setEnabled(not first)
         self.on.setEnabled(not last)
         self.remove.setEnabled(not (first and last))
@@ -122,30 +130,39 @@ class LaneEditor(Popover):
             source = str(Path(source).expanduser().absolute())
         if not source:
             raise InvalidInput(tr("Name a model: a folder, or a hub id such as Qwen/Qwen3-0.6B."))
-        quantization = self.quantization.currentData()
-        own = kind == PLAYS and quantization != PLAYS
-        spec = ModelSpec() if quantization == PLAYS else ModelSpec(source, quantization)
+        quantization, split = self.quantization.currentData(), self.devices.currentData()
+        own = kind == PLAYS
+        spec = before.spec if before.spec.source == source and not own else ModelSpec(source)
+        if quantization != PLAYS:
+            spec = replace(spec, quantization=quantization)
         config = self.form.config(before.config)
+        shared = split == PLAYS
+        spec = replace(spec, parallel=Parallel() if shared else split_of(split))
         beams = self.beams.value() if config.paged else 1
         lane = replace(before, config=config, spec=spec, beams=beams, server=None)
-        return LaneChoice(lane, kind != PLAYS, own)
+        return LaneChoice(lane, not own, own and quantization != PLAYS, own and not shared)
 
-    def _offer_quantizations(self, kind: str) -> None:
-        """All of them; for the Play page's model first that which it has there."""
-        chosen = self.quantization.currentData()
-        self.quantization.clear()
-        if kind == PLAYS:
-            self.quantization.addItem(AS_PLAYS, PLAYS)
+    def _offer(self, kind: str) -> None:
+        """All quantizations and splits; for the Play page's model first those which it has there."""
+        chosen, split = self.quantization.currentData(), self.devices.currentData()
+        for box in (self.quantization, self.devices):
+            box.clear()
+            if kind == PLAYS:
+                box.addItem(AS_PLAYS, PLAYS)
         for scheme in SCHEMES.values():
             self.quantization.addItem(scheme.title, scheme.name)
             self.quantization.setItemData(self.quantization.count() - 1, scheme.sentence, Qt.ItemDataRole.ToolTipRole)
+        for title, key in split_items():
+            self.devices.addItem(title, key)
         self.quantization.set_value(chosen)
+        self.devices.set_value(split)
 
     def _show_rows(self) -> None:
         kind = self.model.currentData()
         self._place.setVisible(kind == FOLDER)
-        self._search.setVisible(self._choice is not None and self._choice.lane.config.paged and kind != SERVER)
-        for widget in (self.form, self._quantized):
+        paged = self._choice is not None and self._choice.lane.config.paged
+        self._search.setVisible(paged and kind != SERVER)
+        for widget in (self.form, self._quantized, self._split):
             widget.setVisible(kind != SERVER)
         for line in self._server:
             line.setVisible(kind == SERVER)
@@ -156,7 +173,7 @@ class LaneEditor(Popover):
         if self._showing:
             return
         self._showing = True
-        self._offer_quantizations(self.model.currentData())
+        self._offer(self.model.currentData())
         self._showing = False
         self._on_edited()
 

@@ -151,6 +151,7 @@ class LanePicker(QWidget):
         self._take((*self.lanes[:i], choice, *self.lanes[i + 1 :]))
 
     def _show(self) -> None:
+        focused = self._focused()
         discard(self._flow, *self.chips)
         self._flow.removeWidget(self.add)
         names = lane_names([c.lane for c in self.lanes])
@@ -163,8 +164,18 @@ class LanePicker(QWidget):
             chip.name.dragged.connect(lambda chip=chip: self._drag(chip))
             chip.cross.clicked.connect(lambda checked=False, i=chip.index: self.remove_lane(i))
         self._flow.addWidget(self.add)
+        if focused is not None and self.chips:
+            self.chips[min(focused, len(self.chips) - 1)].name.setFocus()
         self.add.setVisible(len(self.lanes) < MOST_LANES)
         self.updateGeometry()
+
+    def _focused(self) -> int | None:
+        """Where the chip stands that has the focus, which its successor takes over: else it went to whatever comes next
+        in the window. The button that adds lanes hands it to the last one, once there may be no more."""
+        holder = self.window().focusWidget()
+        if holder is self.add and len(self.lanes) >= MOST_LANES:
+            return MOST_LANES - 1
+        return next((chip.index for chip in self.chips if holder is not None and chip.isAncestorOf(holder)), None)
 
     # -- dragging -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from app.ui.labels import Note, label, set_role
 from app.ui.layouts import column, named, row
 from app.ui.line import Line
 from app.words import duration, held_words, model_words, sentence
+from engine import Parallel
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
 from engine.trace import Notice, Record, Step
@@ -227,7 +229,8 @@ class LaneView(QFrame):
         self.sentence.warns = bool(self.lane.disturbance)
         self.again.setVisible(self.sentence.warns and not self._race.busy)
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
-        specs = {each.lane.spec for each in self._race.lanes if each.lane.server is None}
+        whole = Parallel()  # how they are split is in their titles
+        specs = {replace(each.lane.spec, parallel=whole) for each in self._race.lanes if each.lane.server is None}
         if self.lane.lane.server is not None:
             specs = set()
         words = [self.lane.sentence]

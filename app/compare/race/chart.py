@@ -11,10 +11,12 @@ from engine.trace import Array, Column
 
 @dataclass(slots=True)
 class RaceLane:
-    """A lane as the charts know it: its name, its colour's index, and what it did up to `cursor` (None: all)."""
+    """A lane as the charts know it: its name, its colour's index, and what it did up to `cursor` (None: all). `short`
+    is the name where there is little room."""
 
     name: str
     index: int
+    short: str = ""
     series: LaneSeries = field(default_factory=LaneSeries)
     cursor: float | None = None
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 
+from app.compare.lane_names import short_names
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import QUEUE, TOKENS, CurveChart
 from app.compare.race.series import LaneSeries
@@ -37,6 +38,8 @@ class RaceCharts(SideBySide):
         """Adds a lane with its own colour and returns its number, from 0 on."""
         index = len(self._lanes)
         self._lanes.append(RaceLane(name, index if colour_index is None else colour_index))
+        for lane, short in zip(self._lanes, short_names([lane.name for lane in self._lanes])):
+            lane.short = short
         self._changed()
         return index
 

@@ -1,9 +1,12 @@
 """The result of a race: a row a measure, a column a lane, each beside its ratio to the first."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView
 
+from app.compare.lane_names import short_names
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
 from app.compare.words import measure_title
@@ -22,24 +25,25 @@ FEW = """
     reused_tokens
 """.split()
 LINE = 22
-LONGEST_NAME = 132  # pixels of the design that a lane's name may take; more is elided
-LEAST, BESIDE = 320, 600  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
+LONGEST_NAME = 168  # pixels of the design that a lane's name may take; more is elided
+LEAST, BESIDE = 320, 760  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
 
 
 class ResultModel(ColumnModel[MeasureRow]):
     """Column 0 names the measure. With `few`, only what people look at first."""
 
-    def show(self, comparison: Comparison | None, few: bool) -> None:
+    def show(self, comparison: Comparison | None, names: Sequence[str], few: bool) -> None:
         if comparison is None:
             self.show_rows((), ())
             return
         name: Column[MeasureRow] = Column("", lambda row: measure_title(row.measure))
-        lanes = enumerate(zip(comparison.names, comparison.errors, comparison.disturbances, strict=True))
+        said = (error or words for error, words in zip(comparison.errors, comparison.disturbances, strict=True))
+        tips = ("\n".join(filter(None, (name, words))) for words, name in zip(said, comparison.names, strict=True))
         rows = comparison.rows
         if few:
             found = {row.measure.key: row for row in rows if any(cell.value for cell in row.cells)}
             rows = tuple(found[key] for key in FEW if key in found)
-        self.show_rows(rows, [name, *(_lane_column(i, *lane) for i, lane in lanes)])
+        self.show_rows(rows, [name, *(_lane_column(i, *each) for i, each in enumerate(zip(names, tips, strict=True)))])
 
     def tip(self, row: MeasureRow, column: int) -> str:
         values = row.cells[column - 1].values if column else ()
@@ -53,8 +57,7 @@ class ResultModel(ColumnModel[MeasureRow]):
         return super().headerData(section, orientation, role)
 
 
-def _lane_column(lane: int, name: str, error: str, disturbance: str) -> Column[MeasureRow]:
-    tip = error or disturbance or name
+def _lane_column(lane: int, name: str, tip: str) -> Column[MeasureRow]:
     return Column(name, lambda row: row.measure.text(row.cells[lane].value), tip=tip, right=True)
 
 
@@ -136,10 +139,14 @@ class ResultTable(QFrame):
 
     def _show(self) -> None:
         report = self._report
-        self.model.show(self.comparison, not self.all.isChecked())
+        few, names = not self.all.isChecked(), self.comparison.names if self.comparison is not None else ()
+        self.model.show(self.comparison, names, few)
+        header, most = self.table.horizontalHeader(), theme.px(LONGEST_NAME)
+        if any(header.sectionSizeHint(lane) > most for lane in range(1, len(names) + 1)):
+            self.model.show(self.comparison, short_names(names), few)  # the whole is in the tip
         self.empty.setVisible(report is None)
-        names = report.comparison.disturbed if report is not None else []
-        self.disturbed.say(tr("Other programs disturbed {lanes}.", lanes=", ".join(names)) if names else "")
+        disturbed = ", ".join(report.comparison.disturbed) if report is not None else ""
+        self.disturbed.say(tr("Other programs disturbed {lanes}.", lanes=disturbed) if disturbed else "")
         for widget in (self.table, self.all):
             widget.setVisible(report is not None)
         if report is None:

@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
+from app.compare.lane_names import fitting
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
 from app.language import tr
@@ -19,6 +20,7 @@ from app.words import duration
 from engine.trace import Array, Column
 
 DOT_ALPHA = 0.7
+GAP, LEAST_NAME = 12, 60  # pixels of the design: between a lane's name and its figures; that a name has at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,28 @@ class StripChart(RaceChart):
         return [(float(self._shares(np.array(value), axis)), axis_words(value)) for value in values]
 
     def _strip_head(self, painter: QPainter, lane: RaceLane, baseline: float, width: float) -> None:
-        t, px, figure = theme.current(), theme.px, self.figure(lane)
-        taken = self.tiny.width(figure)
-        if taken + px(60) > width:
-            figure, taken = "", 0.0
-        self.tiny.say(painter, width - taken, baseline, figure, t.secondary)
+        t, px = theme.current(), theme.px
         mark = px(7)
-        draw_mark(painter, lane.index, mark / 2 + 1, baseline - self.small.cap / 2, mark)
         left = mark + px(6)
-        name = self.small.cut(lane.name, width - taken - left - px(12), Qt.TextElideMode.ElideMiddle)
+        name, figure = self.head_words(lane, width - left)
+        self.tiny.say(painter, width, baseline, figure, t.secondary, before=1.0)
+        draw_mark(painter, lane.index, mark / 2 + 1, baseline - self.small.cap / 2, mark)
         self.small.say(painter, left, baseline, name, t.text)
+
+    def head_words(self, lane: RaceLane, width: float) -> tuple[str, str]:
+        """Over its strip: the lane's name, or what tells it from the others, and as much of its figures as that
+        leaves room for."""
+        figure = self.figure(lane)
+        figures = figure, figure.partition(" · ")[0], ""
+        names = (lane.name, figures[0]), *((lane.short, each) for each in figures[:2])
+        for name, words in names:
+            if self.small.width(name) + GAP * theme.zoom() + self.tiny.width(words) <= width:
+                return name, words
+        room = width - GAP * theme.zoom() - self.tiny.width(figures[1])
+        words = figures[1] if room >= theme.px(LEAST_NAME) else ""
+        room = room if words else width
+        name = fitting(lane.short, lambda words: self.small.width(words) <= room)
+        return self.small.cut(name, room, Qt.TextElideMode.ElideMiddle), words
 
     def _strip(self, painter: QPainter, lane: RaceLane, band: QRectF, axis: tuple[float, float]) -> None:
         values = self.values(lane)

@@ -18,7 +18,7 @@ from app.inside.kv_map.words import (
     EMPTY,
     HINT,
     NO_CACHE,
-    SHORT_HINT,
+    SHORT_HINTS,
     BlockRows,
     block_facts,
     block_words,
@@ -52,7 +52,7 @@ class KvPicture(Painted):
         self.nothing = EmptyWords("kv_empty")
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._said = self._short = ""
+        self._said, self._shorter = "", tuple[str, ...]()
         self.still = False  # nobody points at it: no room is kept for words that come and go
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
@@ -78,10 +78,10 @@ class KvPicture(Painted):
         self._column.setSpacing(theme.px(8))
         self._arrange()
 
-    def say(self, words: str, short: str = "") -> None:
-        """The lines below the map, or `short` where there is no room for them; they keep their room, so that no cell
-        moves when they change."""
-        self._said, self._short = words, short or words
+    def say(self, words: str, *shorter: str) -> None:
+        """The lines below the map, or the first of the `shorter` wordings that there is room for; they keep their room,
+        so that no cell moves when they change."""
+        self._said, self._shorter = words, shorter
         self._fit()
 
     def _fit(self) -> None:
@@ -98,7 +98,9 @@ class KvPicture(Painted):
         def fits(text: str) -> bool:
             return label.fontMetrics().boundingRect(area, flags, text).height() <= room
 
-        if not fits(words) and not fits(words := self._short):
+        wordings = words, *self._shorter
+        words = next(filter(fits, wordings), wordings[-1])
+        if not fits(words):
             low, high = 0, len(words)
             while high - low > 1:
                 middle = (low + high) // 2
@@ -196,13 +198,13 @@ class KvMap(InsightPanel):
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words, short = ("", "") if theme.presenting() or self.posed else (HINT, SHORT_HINT)
+        words, *shorter = ("",) if theme.presenting() or self.posed else (HINT, *SHORT_HINTS)
         if 0 <= grid.pointed < state.blocks:
-            words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
+            words, shorter = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed)), []
         elif selected >= 0 and not holds:
             words = tr("#{request} holds no blocks at this moment.", request=selected)
-            short = tr("#{request} holds no blocks.", request=selected)
-        view.say(words, short)
+            shorter = [tr("#{request} holds no blocks.", request=selected)]
+        view.say(words, *shorter)
         how = tr("Arrow keys move from block to block, Enter selects its owner.")
         grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
 

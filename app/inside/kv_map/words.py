@@ -10,7 +10,7 @@ from app.ui.tables.facts import Cell, Facts
 from engine.trace import Kind, Record, Step, Submitted
 
 HINT = tr("Click a block: whose it is, since when, and which tokens are in it.")
-SHORT_HINT = tr("Click a block to see whose it is.")
+SHORT_HINTS = tr("Click a block to see whose it is."), tr("Click a block.")
 EMPTY = tr("Every block of the KV pool with its owner, once a model is loaded.")
 NO_CACHE = tr("This mode keeps no KV cache: every step computes its request's whole sequence again.")
 FURTHEST = 8192  # records that are looked through for a token's text

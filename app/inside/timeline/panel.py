@@ -171,6 +171,7 @@ class TimelinePanel(InsightPanel):
         """The view learns what is known of the run as a whole."""
         history, view = self.history, self.view
         view.device, view.budget = history.device, history.budget
+        view.set_rest(not history.presence.there)
         view.set_slots(1)
         begins, ends = history.presence.gaps(LEAST)
         view.set_folds(Folds(begins - history.origin, ends - history.origin))

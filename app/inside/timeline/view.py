@@ -20,12 +20,14 @@ from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
+from app.plot.scales import nice_end
 from app.ui import theme
 from app.ui.font_face import wrapped
 from app.words import rank_title
 from engine.trace import Array
 
-LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
+LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed, if there is as much
+LEAST = {Axis.TIME: 0.625, Axis.STEPS: 25.0}  # and what is at first
 MOST_TOLD = 0.4  # of the height, for what is told of the selection
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
@@ -37,7 +39,8 @@ LEAPS = 8  # while the newest is followed, what is in sight moves on by this par
 class TimelineView(SelectableTimeline):
     """A timeline whose cursor hides nothing: what comes later is pale, so that one can go there.
 
-    While it follows, the newest is at its right end. Zooming changes how much is in sight; panning ends following.
+    While it follows, the newest is at its right end; of a short run all is in sight. Zooming changes how much that is;
+    panning ends following.
     """
 
     step_clicked = Signal(int)  # the step's place
@@ -57,8 +60,8 @@ class TimelineView(SelectableTimeline):
         self._words_at_foot = ""
         self._words_of_selection = ("", "")
         self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
-        self._live, self._following = False, True
-        self._last = dict(LAST)
+        self._live, self._following, self._rests = False, True, False
+        self._last: dict[Axis, float] = {}  # as a person chose it
         self._seen = False
         self._tips = Tips(self.cells, steps, marks, self.ranks)
         self._describe()
@@ -75,7 +78,7 @@ class TimelineView(SelectableTimeline):
         self._following, self._live = True, False
         if not self.shared:
             self._range = None
-        self._last = dict(LAST)
+        self._last = {}
         super().clear()
 
     def say(self, words: str) -> None:
@@ -141,6 +144,13 @@ class TimelineView(SelectableTimeline):
             self._stale()
             self.follow_changed.emit()
 
+    def set_rest(self, rests: bool) -> None:
+        """Whether no request waits or runs: a run that was short then fills the width."""
+        if rests != self._rests:
+            self._rests = rests
+            if self.follows:
+                self._stale()
+
     def set_axis(self, axis: Axis) -> None:
         """Seconds or steps; what is in sight stays in sight."""
         if axis is self.axis:
@@ -177,16 +187,21 @@ class TimelineView(SelectableTimeline):
     def range(self) -> tuple[float, float]:
         if not self.follows:
             return super().range()
-        last = self._last[self.axis]
+        extent, last = self.extent, self._last.get(self.axis, LAST[self.axis])
+        if self.axis not in self._last and 0 < extent < last:
+            while not self._rests and last / 2 >= max(extent, LEAST[self.axis]):
+                last /= 2
+            return 0.0, nice_end(extent) if self._rests else last
         leap = last / LEAPS  # what is in sight stands still between two leaps, and only what is new is drawn
-        end = max(math.ceil(self.extent / leap) * leap, last)
+        end = max(math.ceil(extent / leap) * leap, last)
         return end - last, end
 
     def zoom_by(self, factor: float, x: float | None = None) -> None:
         if not self.follows:
             super().zoom_by(factor, x)
             return
-        self._last[self.axis] = max(self.axis.shortest, min(self._last[self.axis] * factor, 1e7))
+        begin, end = self.range()
+        self._last[self.axis] = max(self.axis.shortest, min((end - begin) * factor, 1e7))
         self._stale()
         self.range_changed.emit(*self.range())
 

@@ -1,20 +1,16 @@
-"""Over how many devices the chosen model can be split: what cannot be is greyed, and says why."""
+"""Over how many devices the chosen model can be split: what cannot be is greyed, and says why; what each rank holds."""
 
 from PySide6.QtGui import QStandardItemModel
 
 from app.language import tr
-from app.play.setup.splits import SEQUENCE, split_of
 from app.session.estimate import Estimate
 from app.ui.controls import DropDown
+from app.ui.forms.splits import ABOUT, split_of
 from app.ui.labels import Row
-from app.words import sentence
+from app.words import bytes_words, sentence
 from engine import Parallel
-
-DEVICES = tr(
-    "over how many ranks every layer is split, or the layers, stage after stage of a pipeline: processes on a CPU so "
-    "far, in the paged modes"
-)
-ABOUT = f"{DEVICES}\n{SEQUENCE}"
+from engine.memory import residual_bytes
+from engine.trace import Header
 
 
 def offer_devices(box: DropDown, row: Row, found: Estimate | None) -> None:
@@ -40,5 +36,20 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
     if split.pipeline > 1:
         few = tr("This model has {layers} layers, and a stage needs one.", layers=found.layers)
         return found.unstaged or (few if 0 < found.layers < split.pipeline else "")
+    if 0 < found.cards < split.tensor:
+        return found.whole or tr("Each rank takes a GPU of its own; this machine has {cards}.", cards=found.cards)
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
     return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")
+
+
+def residual_words(header: Header) -> str:
+    """What norms and residuals take on each rank of a split model at the largest step; "" for one device,
+    and for stages, each of which has all of a step's."""
+    ranks, card, tokens = len(header.rank_devices), header.model, header.most_tokens
+    if ranks < 2 or header.rank_layers:
+        return ""
+    item = 4 if card.dtype == "float32" else 2
+    whole, share = (bytes_words(residual_bytes(tokens, card.hidden, item, n)) for n in (1, ranks))
+    if header.sequence_parallel:
+        return tr("Norms and residuals: {share} a rank; {whole} by tensor parallelism alone", share=share, whole=whole)
+    return tr("Norms and residuals: {whole} a rank; {share} with sequence parallelism", share=share, whole=whole)

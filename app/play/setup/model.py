@@ -9,10 +9,9 @@ from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.language import tr
-from app.play.setup.devices import ABOUT, offer_devices
+from app.play.setup.devices import offer_devices, residual_words
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
-from app.play.setup.splits import SPLITS, residual_words, split_key, split_of, split_title
 from app.quality.words import scheme_words
 from app.session.device_memory import captured_words
 from app.session.estimate import Estimate, empty, estimate
@@ -22,6 +21,7 @@ from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button, line_edit
 from app.ui.forms.config_form import devices
 from app.ui.forms.form import Field, Form
+from app.ui.forms.splits import ABOUT, show_split, split_items, split_key, split_of
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
@@ -70,7 +70,7 @@ class ModelPanel(QWidget):
         dtype = DropDown("model_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         quantization = Field("quantization", tr("Quantization"), self.quantization)
         precision = Field("dtype", tr("Precision"), dtype, PRECISION)
-        self.devices = DropDown("model_devices", [(split_title(split), split_key(split)) for split in SPLITS])
+        self.devices = DropDown("model_devices", split_items())
         split = Field("parallel", tr("Devices"), self.devices, ABOUT, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
         self.form = Form([quantization, precision, *places], self)
@@ -144,8 +144,7 @@ class ModelPanel(QWidget):
             self.path.setText(shown)
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
-        if self.devices.findData(split_key(spec.parallel)) < 0:
-            self.devices.addItem(split_title(spec.parallel), split_key(spec.parallel))
+        show_split(self.devices, spec.parallel)
         self.form.show(spec)
         self._on_edited()
 

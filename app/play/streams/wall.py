@@ -112,15 +112,17 @@ class StreamWall(Painted):
     def _tell_counts(self) -> None:
         scope = self.bridge.scope
         tally = self.bridge.tally.at(scope.moment)
-        parts = [
+        parts = [tr("{count:,} failed", count=tally.failed)] if tally.failed else []  # what has no room goes at the end
+        parts += [
             tr("{count:,} running", count=tally.running),
             tr("{count:,} waiting", count=tally.waiting),
             tr("{count:,} done", count=tally.finished),
         ]
         parts += [tr("{count:,} cancelled", count=tally.cancelled)] if tally.cancelled else []
-        parts += [tr("{count:,} failed", count=tally.failed)] if tally.failed else []
         then = [] if scope.following else [tr("at {time}", time=duration(max(0.0, scope.moment - scope.origin)))]
-        self.counts.say_parts([*then, *parts] if tally.requests or then else [])
+        told = [*then, *parts] if tally.requests or then else []
+        none = tr("{count:,} running", count=0), tr("{count:,} waiting", count=0), tr("{count:,} done", count=0)
+        self.counts.say_parts(told, [part for part in told if part not in none])
 
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second

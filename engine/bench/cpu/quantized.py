@@ -9,17 +9,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 import torch
-import transformers
 from tqdm import tqdm
 
+from engine.bench.bars import no_bars
 from engine.bench.cpu.alone import alone
 from engine.bench.cpu.noise import Noise, NoiseMeter
 from engine.bench.cpu.rounded_awq import save_rounded_awq
@@ -176,18 +175,6 @@ class Loaded:
             bandwidth = self._roofs[self.threads[batch]].bandwidth_at(read)
             decodes.append(Decode(batch, self.threads[batch], tuple(seconds), read, read / bandwidth))
         return Side(self.quantization, self.dtype, self.load_seconds, card.weight_bytes, tuple(decodes))
-
-
-@contextmanager
-def no_bars() -> Iterator[None]:
-    """Keeps transformers' own bars off the terminal."""
-    shown = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers.utils.logging.enable_progress_bar()
 
 
 def save_subject(folder: Path, shape: Shape) -> Path:

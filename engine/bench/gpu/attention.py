@@ -40,16 +40,29 @@ ROOM = 0.7  # of the free memory, for caches
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`batch` rows of `queries` tokens each, the last of `context`; `group` query heads a KV head."""
+    """`batch` rows of `queries` tokens each, the last of `context`; `group` query heads a KV head. `uneven`: contexts
+    of an eighth of it to as much more than it, in random order, which it is the mean of."""
 
     batch: int
     context: int
     group: int
     queries: int = 1
+    uneven: bool = False
 
     @property
     def tokens(self) -> int:
         return self.batch * self.queries
+
+    @property
+    def longest(self) -> int:
+        return 2 * self.context - self.context // 8 if self.uneven else self.context
+
+    def contexts(self, device: torch.device) -> Tensor:
+        """int32 `[batch]`."""
+        if not self.uneven:
+            return torch.full((self.batch,), self.context, dtype=torch.int32, device=device)
+        lengths = torch.linspace(self.context // 8, self.longest, self.batch, device=device).round().int()
+        return lengths[torch.randperm(self.batch, device=device)]
 
     @property
     def name(self) -> tuple[int, int, int]:
@@ -70,7 +83,7 @@ class Pool:
         return self._blocks(case) <= len(self.k)
 
     def _blocks(self, case: Case) -> int:
-        return case.batch * ceil(case.context / BLOCK)
+        return case.batch * ceil(case.longest / BLOCK)
 
     def read(self, case: Case) -> int:
         """Bytes that a call must move: K and V of all contexts once, queries and what comes of them."""
@@ -94,12 +107,12 @@ class Laid:
     """A case's tensors, its blocks in random order."""
 
     def __init__(self, pool: Pool, case: Case, heads_first: bool) -> None:
-        watch, width = pool.watch, ceil(case.context / BLOCK)
+        watch, width = pool.watch, ceil(case.longest / BLOCK)
         self.case, self._watch = case, watch
         on: dict[str, Any] = {"device": watch.device}
         self._tables = torch.randperm(case.batch * width, **on).view(case.batch, width).int()
         self._starts = torch.arange(case.batch + 1, dtype=torch.int32, **on) * case.queries
-        self._contexts = torch.full((case.batch,), case.context, dtype=torch.int32, **on)
+        self._contexts = case.contexts(watch.device)
         sets = sets_beyond_cache(watch, pool.read(case), LAYERS)
         self._caches = list(pool.slices(case, sets, heads_first))
         heads = case.group * pool.kv_heads
@@ -132,13 +145,13 @@ class Kernels:
 
     @property
     def decode(self) -> list[Case]:
-        """The most telling first: all of groups of 4, then 8, then what the yardstick's model has."""
+        """The most telling first, what the yardstick's model has among them; all of groups of 4, then of 8."""
         if self.bench.rehearsal:
-            return [Case(1, 20, 4), Case(3, 20, 8), Case(300, 20, 8)]
+            return [Case(1, 20, 4), Case(3, 20, 8), Case(300, 20, 8), Case(3, 20, 8, uneven=True)]
         sizes = [(1, 8), (64, 8), (256, 1), (1, 1), (1, 32), *((batch, k) for batch in (8, 32) for k in (1, 8, 32))]
         sizes += [(64, 1), (64, 32), (256, 8), (256, 32)]
         cases = [Case(batch, k * K, group) for group in (4, 8) for batch, k in sizes]
-        return [*cases, Case(256, K, 2), Case(64, K, 2)]
+        return [*cases[:3], *(Case(256, K, 2, uneven=uneven) for uneven in (False, True)), *cases[3:], Case(64, K, 2)]
 
     @property
     def prefill(self) -> list[Case]:
@@ -154,7 +167,7 @@ def decode_kernel(bench: Bench) -> None:
     table = bench.table(
         f"Decode attention, {pool.kv_heads} KV heads of {pool.head_dim}, {_name(watch)}, blocks of {BLOCK} in random "
         "order",
-        columns("batch 6d | context 8d | group 5d | MB 9,.1f | µs 9.1f | bound µs 9.1f | of copy 8.0%"),
+        columns("batch 6d | context 8d | group 5d | MB 9,.1f | µs 9.1f | bound µs 9.1f | of copy 8.0% | 6"),
     )
     reached: dict[Case, float] = {}
     for case in kernels.decode:
@@ -165,11 +178,13 @@ def decode_kernel(bench: Bench) -> None:
             seconds = pool.lay_out(case).seconds()
             bound = read / watch.bandwidth
             reached[case] = bound / seconds
-            table.add(*case.name, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case])
+            lengths = "uneven" if case.uneven else ""
+            table.add(*case.name, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case], lengths)
     what = "of the copy bandwidth: decode attention,"
     alone = [share for case, share in reached.items() if case.batch == 1 and case.context == 8 * K]
-    large = [share for case, share in reached.items() if pool.read(case) >= LARGE]
-    little = [share for case, share in reached.items() if pool.read(case) < LARGE and case.batch > 1]
+    even = {case: share for case, share in reached.items() if not case.uneven}
+    large = [share for case, share in even.items() if pool.read(case) >= LARGE]
+    little = [share for case, share in even.items() if pool.read(case) < LARGE and case.batch > 1]
     for words, goal, shares in (
         (f"worst of those of {LARGE / 1e6:.0f} MB and more", DECODE, large),
         ("worst of the smaller ones of several rows", DECODE, little),
@@ -258,7 +273,8 @@ def tilings(bench: Bench) -> None:
     else:
         compile_beforehand(0.5 * bench.left)
         long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
-        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8)]
+        uneven = Case(256, K, 2, uneven=True)
+        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     for case in cases:
         if pool.holds(case):

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -21,8 +21,9 @@ from engine.core.engine import Engine
 from engine.kernels.dependent_launch import SWITCH, can_depend
 from engine.models.loading import LoadedModel, wrap
 from engine.trace.decode_steps import decode_steps
-from engine.trace.records import Kind, Step
+from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
+from engine.trace.work import ITEMS
 
 QWEN3 = "random Qwen3-0.6B"
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
@@ -34,8 +35,8 @@ TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
 @dataclass(frozen=True, slots=True)
 class Decode:
     """Steady decoding of `batch` requests: median seconds from step to step. `bound` is the seconds in which a copy at
-    `bandwidth` moves what a step must read: all weights once, and the K and V of every context. `replayed`: the share
-    of the steps that were a CUDA graph."""
+    `bandwidth` moves what a step must read: `weights_read` once, and the K and V of every context. `replayed`: the
+    share of the steps that were a CUDA graph."""
 
     batch: int
     context: int
@@ -64,8 +65,16 @@ def measure(bench: Bench, engine: Engine, batch: int, prompt: int, new: int) -> 
         trace = engine.run(case.workload()).result()
     periods = [timing.period for timing in decode_steps(trace.steps, batch)]
     context = prompt + new // 2
-    read = engine.card.weight_bytes + batch * context * engine.card.kv_token_bytes
+    read = weights_read(engine.card) + batch * context * engine.card.kv_token_bytes
     return Decode(batch, context, median(periods), read / bench.watch.bandwidth, len(periods), replayed(trace))
+
+
+def weights_read(card: ModelCard) -> int:
+    """Bytes of the weights that a step multiplies its tokens with: all but those of an embedding that is not the output
+    layer as well, of which each token looks up a row."""
+    embedding = card.vocabulary * card.hidden
+    apart = card.parameters - card.body_parameters - card.head_parameters >= embedding
+    return card.weight_bytes - apart * embedding * ITEMS[card.dtype]
 
 
 def replayed(trace: Trace) -> float:
@@ -74,12 +83,14 @@ def replayed(trace: Trace) -> float:
     return sum(step.graph > 0 for step in steps) / max(len(steps), 1)
 
 
-def random_qwen3(bench: Bench) -> PreTrainedModel:
-    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
+def random_qwen3(bench: Bench, layers: int = QWEN3_SHAPE.layers, tiny: Shape = TINY) -> PreTrainedModel:
+    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a `tiny` one."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape = (TINY if bench.rehearsal else QWEN3_SHAPE).settings
-    config = Qwen3Config(**shape, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    shape = tiny if bench.rehearsal else replace(QWEN3_SHAPE, layers=layers)
+    config = Qwen3Config(
+        **shape.settings, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0
+    )
     torch.manual_seed(0)
     with torch.device(bench.watch.device):
         return Qwen3ForCausalLM(config).to(bench.watch.dtype).eval().requires_grad_(False)

@@ -1,7 +1,7 @@
 """What two cards exchange: by what they are linked, and how fast copies from one to the other and sums over both are.
 
-It is what a model that is split over them would wait for, twice a layer; the engine itself refuses GPU ranks so far
-(`engine/parallel/README.md`). With one card there is nothing to measure, and the section says so.
+It is what a model that is split over them waits for, twice a layer: such a model is measured beside the same on one
+card. With one card there is nothing to measure, and the section says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.bench.gpu.report import Bench, columns
+from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.split import split
 from engine.core.setup.card import card_of
 
 MESSAGES = tuple(4096 << 2 * i for i in range(8))  # bytes, up to 64 MiB
@@ -25,7 +26,7 @@ NEEDED = 2  # cards
 
 
 def parallel(bench: Bench) -> None:
-    """Each pair of neighbours, and the sum over all cards."""
+    """Each pair of neighbours, the sum over all cards, and a model over two of them."""
     table = bench.table(
         "Between cards",
         columns("cards 12 | by 24 | bytes 12,d | copied GB/s 11.2f | summed GB/s 11.2f | a sum, µs 9.1f"),
@@ -36,6 +37,11 @@ def parallel(bench: Bench) -> None:
             f"{'one card' if devices else 'no card'} is here, and what cards exchange needs two: nothing to measure"
         )
         return
+    _exchange(bench, table, devices)
+    split(bench, devices[0])
+
+
+def _exchange(bench: Bench, table: Table, devices: Sequence[torch.device]) -> None:
     sizes = TINY if bench.rehearsal else MESSAGES
     for first, second in pairwise(devices):
         name = f"{first.index or 0} → {second.index or 0}"

@@ -59,10 +59,10 @@ def columns(text: str) -> Columns:
 
 
 class Table:
-    """Prints its rows as they come, in columns, and keeps them."""
+    """Prints its rows as they come, in columns, and keeps them; `grown` is called with each."""
 
-    def __init__(self, title: str, columns: Columns, rehearsal: bool) -> None:
-        self.title, self.columns = title, columns
+    def __init__(self, title: str, columns: Columns, rehearsal: bool, grown: Callable[[], None]) -> None:
+        self.title, self.columns, self._grown = title, columns, grown
         self.rows: list[dict[str, Any]] = []
         self._widths = [max(len(name), _width(spec)) for name, spec in columns]
         print(f"\n{title}" + (f" ({MARK})" if rehearsal else ""))
@@ -76,11 +76,13 @@ class Table:
             cells.append(f"{text:>{width}}")
         print(" ".join(cells).rstrip(), flush=True)
         self.rows.append(dict(zip([name for name, _ in self.columns], values)))
+        self._grown()
 
     def say(self, words: str) -> None:
         """A line for a row that there is not, say."""
         print(f"  {words}", flush=True)
         self.rows.append({"note": words})
+        self._grown()
 
 
 def _width(spec: str) -> int:
@@ -98,7 +100,8 @@ class Bench:
     found: dict[str, Any] = field(default_factory=dict)
     _tables: list[Table] = field(default_factory=list)
     _goals: list[Goal] = field(default_factory=list)
-    limit: float = float("inf")  # seconds of the section under way
+    _running: str = ""  # the section under way
+    limit: float = float("inf")  # its seconds
     _deadline: float = float("inf")
 
     @property
@@ -114,7 +117,7 @@ class Bench:
         return False
 
     def table(self, title: str, columns: Columns) -> Table:
-        self._tables.append(Table(title, columns, self.rehearsal))
+        self._tables.append(Table(title, columns, self.rehearsal, self._keep_so_far))
         return self._tables[-1]
 
     def goal(self, what: str, goal: float, reached: float, unit: str = "%", below: bool = False) -> None:
@@ -124,7 +127,7 @@ class Bench:
     def section(self, name: str, seconds: float) -> Iterator[None]:
         """Keeps what is found within it, whatever happens; raises what happens."""
         self.limit, self._deadline = seconds, time.perf_counter() + seconds
-        self._tables, self._goals = [], []
+        self._tables, self._goals, self._running = [], [], name
         begun = time.perf_counter()
         self.keep(name, {"state": "running", "since": time.time(), "limit": seconds})
         state: dict[str, Any] = {"state": "done"}
@@ -135,9 +138,19 @@ class Bench:
             raise
         finally:
             state["seconds"] = round(time.perf_counter() - begun, 1)
-            state["tables"] = [{"title": table.title, "rows": table.rows} for table in self._tables]
-            state["goals"] = [{**asdict(goal), "met": goal.met} for goal in self._goals]
-            self.keep(name, state)
+            self._running = ""
+            self.keep(name, state | self._so_far)
+
+    @property
+    def _so_far(self) -> dict[str, Any]:
+        return {
+            "tables": [{"title": table.title, "rows": table.rows} for table in self._tables],
+            "goals": [{**asdict(goal), "met": goal.met} for goal in self._goals],
+        }
+
+    def _keep_so_far(self) -> None:
+        if self._running:
+            self.keep(self._running, self.sections[self._running] | self._so_far)
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -65,8 +66,9 @@ class Stopwatch(Protocol):
         """Returns when the device has done all its work."""
         ...
 
-    def pieces(self, window: float) -> list[Piece]:
-        """What the device does within the next `window` seconds, whoever launches it."""
+    def pieces(self, begin: Do, window: float) -> list[Piece]:
+        """What the device does within `window` seconds from when `begin` returns, whoever launches it. Nothing is to be
+        timed in the process afterwards."""
         ...
 
 
@@ -122,12 +124,16 @@ class GpuStopwatch:
     def wait(self) -> None:
         torch.cuda.synchronize(self.device)
 
-    def pieces(self, window: float) -> list[Piece]:
+    def pieces(self, begin: Do, window: float) -> list[Piece]:
         from torch.profiler import ProfilerActivity, profile
 
+        # One profile, begun before: taken down, CUPTI crashed under CUDA graphs up to CUDA 12.6, and a second profile
+        # soon after saw nothing (pytorch/pytorch#112507, pytorch/kineto#1554). What is left in place slows launches.
+        os.environ["TEARDOWN_CUPTI"], os.environ["DISABLE_CUPTI_LAZY_REINIT"] = "0", "1"
         with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
+            begin()
             time.sleep(window)
-        return _pieces(profiler, ("kernel", "gpu_memcpy", "gpu_memset"))
+        return latest(_pieces(profiler, ("kernel", "gpu_memcpy", "gpu_memset")), window)
 
 
 class CpuStopwatch:
@@ -159,16 +165,17 @@ class CpuStopwatch:
     def wait(self) -> None:
         pass
 
-    def pieces(self, window: float) -> list[Piece]:
+    def pieces(self, begin: Do, window: float) -> list[Piece]:
         """Of this thread's own operations, as a profiler sees no other's on a CPU."""
         from torch.profiler import ProfilerActivity, profile
 
         x = torch.ones(64, 64)
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+            begin()
             end = time.perf_counter() + min(window, 0.05)
             while time.perf_counter() < end:
                 x @ x
-        return _pieces(profiler, ("cpu_op",))
+        return latest(_pieces(profiler, ("cpu_op",)), window)
 
 
 def one_after_another(watch: Stopwatch, sets: Sequence[T], do: Callable[[T], Any]) -> float:
@@ -200,15 +207,23 @@ def matrix_rate(watch: Stopwatch, size: int) -> float:
     return 2 * size**3 / watch.seconds(lambda: a @ b)
 
 
-def idle_share(intervals: Iterable[tuple[float, float]]) -> float:
-    """The share of the time from the first beginning to the last end in which none of the intervals ran."""
-    busy = first = end = 0.0
+def idle_share(intervals: Iterable[tuple[float, float]], least: float = 0.0) -> float:
+    """The share of the time from the first beginning to the last end in which none of the intervals ran, for at least
+    so many seconds at a time."""
+    idle = first = end = 0.0
     for i, (begun, ended) in enumerate(sorted(intervals)):
         if i == 0:
             first = end = begun
-        busy += max(0.0, ended - max(begun, end))
+        if begun > end and begun - end >= least:
+            idle += begun - end
         end = max(end, ended)
-    return 1 - busy / (end - first) if end > first else 1.0
+    return idle / (end - first) if end > first else 1.0
+
+
+def latest(pieces: Sequence[Piece], window: float) -> list[Piece]:
+    """Those that began within so many seconds of the last one's end."""
+    end = max((piece.ended for piece in pieces), default=0.0)
+    return [piece for piece in pieces if piece.begun >= end - window]
 
 
 def _pieces(profiler: Any, kinds: tuple[str, ...]) -> list[Piece]:

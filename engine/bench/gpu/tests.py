@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,13 +13,15 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-WORKERS = 8  # most of the time is the compiler's
+WORKERS = 12  # most of the time is the compiler's
 KEPT = 60  # last lines
 EACH = 90  # seconds of one test
+GRACE = 10.0  # seconds to tell what failed until they were stopped
 
 
 def run_tests(folder: Path, limit: float) -> dict[str, Any]:
-    """How they ended, printed as they run; says why where they cannot run, and stops them at the limit."""
+    """How they ended, printed as they run; says why where they cannot run, and stops them at the limit, when they tell
+    what failed until then."""
     if not folder.is_dir():
         return _without(f"there is no {folder}")
     if importlib.util.find_spec("pytest") is None:
@@ -26,7 +29,7 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-W", "default"]
     if importlib.util.find_spec("pytest_timeout") is not None:
         command += ["--timeout", str(EACH)]
-    workers = min(WORKERS, (os.cpu_count() or 1) // 2)
+    workers = min(WORKERS, 3 * (os.cpu_count() or 1) // 4)
     if workers > 1 and importlib.util.find_spec("xdist") is not None:
         command += ["-n", str(workers), "--dist", "worksteal"]
     print(f"tests: {' '.join(command[1:])} {folder}", flush=True)
@@ -37,10 +40,14 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
 
     def stop() -> None:
         over.set()
-        os.killpg(child.pid, 9)  # its workers too
+        child.send_signal(signal.SIGINT)
 
-    timer = threading.Timer(limit, stop)
-    timer.start()
+    def end() -> None:
+        os.killpg(child.pid, signal.SIGKILL)  # its workers too
+
+    timers = threading.Timer(limit, stop), threading.Timer(limit + GRACE, end)
+    for timer in timers:
+        timer.start()
     last: deque[str] = deque(maxlen=KEPT)
     try:
         assert child.stdout is not None
@@ -49,13 +56,17 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
             last.append(line.rstrip())
         status = child.wait()
     finally:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
+        if child.stdout is not None:
+            child.stdout.close()
     found: dict[str, Any] = {"seconds": round(time.monotonic() - begun, 1), "exit": status, "end": list(last)}
+    failed = "; ".join(line for line in last if line.startswith(("FAILED", "ERROR")))[:2000]
     if over.is_set():
-        return found | {"state": "failed", "error": f"the tests were not over after {limit:.0f} s"}
+        late = f"the tests were not over after {limit:.0f} s"
+        return found | {"state": "failed", "error": f"{late}; {failed}" if failed else late}
     if status:
-        failed = [line for line in last if line.startswith(("FAILED", "ERROR"))]
-        return found | {"state": "failed", "error": "; ".join(failed)[:2000] or f"exit status {status}"}
+        return found | {"state": "failed", "error": failed or f"exit status {status}"}
     return found | {"state": "done"}
 
 

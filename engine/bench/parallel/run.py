@@ -104,7 +104,9 @@ def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measu
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
         save(Path(folder), shape)
         engines = {
-            name: open_.enter_context(Engine(ModelSpec(folder, dtype=dtype, parallel=way), config, threads=each))
+            name: open_.enter_context(
+                Engine(ModelSpec(folder, dtype=dtype, device="cpu", parallel=way), config, threads=each)
+            )
             for name, way in WAYS.items()
         }
         spent: dict[str, list[float]] = {name: [] for name in WAYS}

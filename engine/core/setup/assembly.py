@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,9 @@ import torch
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, ModelSpec
 from engine.core import machine
+from engine.core.setup.card import card_of
 from engine.core.setup.drafts import Drafts
+from engine.core.setup.kv_budget import rank_token_bytes
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.roof import roof_of
 from engine.core.setup.run_machine import machine_of
@@ -20,11 +22,11 @@ from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.setup.thread_choice import fastest_threads
 from engine.decoding.constraints import Grammars
 from engine.memory.allocator import keep_freed_memory
-from engine.memory.rules import kv_token_bytes
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.parallel.group import Group
 from engine.parallel.interconnect import measure_interconnect
+from engine.runner.runner import on_gpu_path
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Header, Interconnect, MemoryBreakdown, ModelCard
@@ -86,7 +88,7 @@ class Assembly:
         draft = self._drafts(config, say)
         alone = self.model.devices == 1
         if not alone:
-            _refuse_undivided(config)
+            _refuse_undivided(config, on_gpu_path(self.model.device))
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
             self._prepared = None  # the old cache is given back before the new one is made
@@ -100,6 +102,8 @@ class Assembly:
 
     def _bill(self, config: EngineConfig, prepared: PreparedRunner, draft: ModelCard | None) -> MemoryBreakdown:
         token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes + (draft.kv_token_bytes if draft else 0)
+        if self.model.ranks is not None and self.model.device.type == "cuda":  # what rank 0's card has
+            token_bytes = rank_token_bytes(self.model, config, draft)[0]
         pool = prepared.blocks * config.block_size * token_bytes
         weights = draft.weight_bytes if draft else 0
         return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
@@ -110,9 +114,7 @@ class Assembly:
         if model.ranks is None or model.group is None:
             return {}
         weights = (model.held_bytes, *model.ranks.weight_bytes)
-        item, tokens = model.dtype.itemsize, blocks * config.block_size
-        each = [kv_token_bytes(kv, item, config.kv_dtype) for kv in (model.layer_kv, *model.ranks.layer_kv)]
-        each[0] += draft.kv_token_bytes if draft is not None else 0
+        tokens, each = blocks * config.block_size, rank_token_bytes(model, config, draft)
         return {
             "rank_devices": model.ranks.devices,
             "rank_weights": weights,
@@ -156,15 +158,18 @@ def _interconnect(model: LoadedModel) -> Interconnect | None:
         return None
     model.ranks.measure("interconnect")
     try:
-        return measure_interconnect(model.group, model.dtype)
+        found = measure_interconnect(model.group, model.device, model.dtype)
     except Exception as error:
         raise model.ranks.lost(error) from error
+    cards = [card_of(torch.device(device)) for device in model.ranks.devices[:2]]
+    link = cards[0].linked_by(cards[1]) if cards[0] is not None and cards[1] is not None else ""
+    return replace(found, way=link) if link else found
 
 
-def _refuse_undivided(config: EngineConfig) -> None:
-    """Raises InvalidInput for what ranks do not do together."""
+def _refuse_undivided(config: EngineConfig, on_gpu: bool) -> None:
+    """Raises InvalidInput for what ranks do not do together. On GPUs they hand each other the tokens there."""
     if not config.paged:
         modes = " and ".join(PAGED_MODES)
         raise InvalidInput(f"mode={config.mode!r}: a model that is split over ranks serves {modes}; use one of them")
-    if config.depth:
+    if config.depth and not on_gpu:
         raise InvalidInput("depth=1: ranks need each step's tokens before the next; leave depth None or 0")

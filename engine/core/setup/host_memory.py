@@ -9,6 +9,7 @@ import torch
 
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core import machine
+from engine.core.setup.kv_budget import rank_token_bytes
 from engine.runner.host_blocks import HostBlocks
 from engine.runner.runner import Runner, on_gpu_path
 from engine.scheduler.block_pool import blocks_for
@@ -38,7 +39,10 @@ def prepare_host_memory(runner: Runner, config: EngineConfig, blocks: int, roof:
     if not config.swaps:
         return HostMemory()
     size = sum(cache[0].numel() * cache.itemsize for cache in runner.block_caches)
-    free, wanted = machine.memory()[1], config.swap_memory
+    free, wanted, own = machine.memory()[1], config.swap_memory, size
+    if runner.model.ranks is not None:  # each keeps its part of a block: `size` is that of all
+        parts = rank_token_bytes(runner.model, config, None)
+        size = size * sum(parts) // parts[0]
     if wanted is not None and not size <= wanted <= free:
         raise InvalidInput(
             f"swap_memory={wanted:,}: a block takes {size:,} bytes, and {free:,} bytes of host memory are free; give "
@@ -51,7 +55,7 @@ def prepare_host_memory(runner: Runner, config: EngineConfig, blocks: int, roof:
     assert runner.host_blocks is not None
     call, block = _seconds(runner.host_blocks, runner.model.device, min(blocks, count, MEASURED))
     cost = swap_cost(call, block, runner.model.card, roof) if config.preemption == "auto" else None
-    return HostMemory(count, cost, size / block)
+    return HostMemory(count, cost, own / block)
 
 
 def _most(runner: Runner, config: EngineConfig, blocks: int, size: int, free: int) -> int:

@@ -15,7 +15,7 @@ import resources
 from app.cli.doctor import qt
 from app.cli.doctor.command import examine, render
 from app.cli.doctor.finding import Finding, Status
-from app.cli.doctor.gpu import cuda_finding, gpu_finding, toolchain_findings
+from app.cli.doctor.gpu import cuda_finding, gpu_finding, nccl_finding, toolchain_findings
 from app.cli.doctor.libraries import library_finding, requirements
 from app.cli.doctor.machine import cpu_finding, python_finding
 from app.cli.doctor.models import demo_model_finding
@@ -104,6 +104,13 @@ def test_every_library_of_the_project_has_a_known_cost_but_the_reader_of_version
     names = {requirement.name for requirement in requirements()}
     assert {"torch", "PySide6-Essentials", "nvidia-ml-py", "autoawq", "torchao", "llguidance"} <= names
     assert not any(library_finding(requirement, None).cost == "" for requirement in requirements())
+
+
+def test_several_gpus_need_nccl_for_a_model_over_them() -> None:
+    assert "2.27.5: a model can be split over 2 GPUs" in nccl_finding(2, (2, 27, 5)).detail
+    lacking = nccl_finding(4, None)
+    assert lacking.status is not Status.OK
+    assert "one of the 4 GPUs" in lacking.cost
 
 
 @pytest.mark.parametrize(

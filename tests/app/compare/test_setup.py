@@ -16,7 +16,7 @@ from app.compare.lanes.editor import DEMO, FOLDER, PLAYS
 from app.compare.lanes.picker import MIME
 from app.compare.rules import rules_words
 from app.compare.setup import OPEN, RaceSetup
-from engine import EngineConfig, Lane, ModelSpec, list_workloads, load_workload
+from engine import EngineConfig, Lane, ModelSpec, Parallel, list_workloads, load_workload
 from engine.compare import RACE_ORDERS, LaneRun, RaceResult, lane_name
 
 
@@ -89,6 +89,65 @@ def test_a_race_of_the_command_line_is_set_up_with_its_own_workload_and_lanes() 
     assert [each.resolved(ModelSpec("/other")) for each in found.lanes] == list(lanes)
     assert choice_of(RaceResult(load_workload("burst"), lanes, ()), "", found).count == 0
     assert choice_of(RaceResult(load_workload("burst"), lanes, ()), RaceChoice().to_json(), found) == RaceChoice()
+
+
+def test_a_lane_is_split_over_devices_as_its_chip_says(qtbot: QtBot, setup: RaceSetup) -> None:
+    play = ModelSpec("/models/llama", "nf4", parallel=Parallel(4))
+    texts = "continuous:tp=2", "chunked:pp=2x4", "continuous", "static:8"
+    setup.picker.set_lanes(tuple(map(LaneChoice.parse, texts)))
+    setup.picker.lanes_changed.emit()
+    said = names(setup)
+
+    def splits() -> list[Parallel]:
+        return [lane.resolved(play).spec.parallel for lane in choice.recall().lanes]
+
+    assert splits() == [Parallel(2), Parallel(pipeline=2, micro_batches=4), Parallel(4), Parallel(4)]
+    assert {lane.resolved(play).spec.quantization for lane in setup.choice.lanes} == {"nf4"}
+    editor = setup.picker.editor
+    for lane, shown in enumerate(("2", "2 as pipeline × 4", "as on the Play page")):
+        setup.picker.edit(lane)
+        assert editor.devices.currentText() == shown
+        editor.form["max_running"].set(32)
+        editor.hide()
+    assert names(setup)[:3] == [name.replace("64", "32") for name in said[:3]], "an edit keeps what it does not touch"
+    setup.picker.edit(2)
+    editor.devices.setCurrentIndex(editor.devices.findData("2:sp"))
+    assert names(setup)[2] == "continuous · 32 · tp 2 sp"
+    assert splits()[2] == Parallel(2, sequence=True)
+    editor.devices.setCurrentIndex(editor.devices.findData("1"))
+    assert splits()[2] == Parallel(), "one device, whatever the Play page has"
+    editor.model.setCurrentIndex(editor.model.findData(DEMO))
+    assert editor.devices.findData(PLAYS) < 0
+    editor.devices.setCurrentIndex(editor.devices.findData("2"))
+    assert setup.choice.lanes[2].resolved(play).spec == ModelSpec("demo", parallel=Parallel(2))
+    editor.hide()
+    setup.picker.edit(3)
+    editor.devices.setCurrentIndex(editor.devices.findData("1"))
+    assert splits()[3] == Parallel(), "a mode that cannot be split has a way out"
+    editor.hide()
+    whole = Lane(EngineConfig("continuous"), ModelSpec("/mine", "int8", "bfloat16", "cpu", parallel=Parallel(2)))
+    setup.picker.set_lanes((LaneChoice(whole, own_model=True), *setup.choice.lanes[:1]))
+    setup.picker.edit(0)
+    editor.form["max_running"].set(32)
+    assert setup.picker.lanes[0].resolved(play).spec == whole.spec, "nothing of a race's own model is lost"
+    editor.hide()
+
+
+def test_the_focus_stays_among_the_lanes(qtbot: QtBot, setup: RaceSetup) -> None:
+    picker = setup.picker
+    picker.set_lanes(setup.choice.lanes[:1] * 3)
+    picker.add.setFocus()
+    qtbot.waitUntil(lambda: setup.focusWidget() is picker.add)
+    qtbot.keyClick(picker.add, Qt.Key.Key_Space)
+    assert not picker.add.isVisible()
+    picker.editor.hide()
+    assert setup.focusWidget() is picker.chips[3].name, "not on whatever comes after a button that is gone"
+    picker.edit(3)
+    picker.editor.form["max_running"].set(7)
+    assert setup.focusWidget() is picker.chips[3].name
+    picker.editor.hide()
+    picker.remove_lane(3)
+    assert setup.focusWidget() is picker.chips[2].name
 
 
 def test_esc_takes_a_lane_that_was_just_added_away_again(qtbot: QtBot, setup: RaceSetup) -> None:

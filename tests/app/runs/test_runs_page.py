@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app import storage
 from app.bench.synthetic_lanes import lane_trace
 from app.preferences import RUNS_LIMIT
+from app.runs.entry import detail_words
 from app.runs.foot import GB
 from app.runs.index import RunIndex
 from app.runs.library import scan
@@ -104,6 +105,26 @@ def test_every_run_is_read_once_and_sorted_and_found(qtbot: QtBot, page: RunsPag
     again = {e.title: e for e in kept.entries(scan(folder))}
     assert again["static"].unread, "another file of that name"
     assert not again["chunked"].unread
+
+
+def test_a_file_says_that_it_is_read_and_leaving_the_page_does_not_begin_anew(
+    qtbot: QtBot, folder: Path, window: MainWindow
+) -> None:
+    window.show_page(RUNS)
+    page = window.pages.current
+    assert isinstance(page, RunsPage)
+    library, begun = page.library, []
+    start = library._work.start
+    library._work.start = lambda work: (begun.append(work), start(work))  # type: ignore[method-assign,assignment]
+    qtbot.waitUntil(lambda: library.reading, timeout=WAIT)
+    newest, *others = sorted(library.entries.values(), key=lambda entry: -entry.modified)
+    assert detail_words(newest) == "being read …"
+    assert {detail_words(entry) for entry in others} == {"not read yet"}
+    window.show_page(PLAY)
+    qtbot.waitUntil(lambda: read(page), timeout=WAIT)
+    assert len(begun) == 1
+    assert not any(entry.reading for entry in library.entries.values())
+    assert all(entry.facts is not None for entry in library.entries.values())
 
 
 def test_a_title_is_given_in_place_and_taken_back(qtbot: QtBot, page: RunsPage, window: MainWindow) -> None:

@@ -57,7 +57,7 @@ def kill_engine(session: Session) -> None:
 def test_eight_prompts_become_eight_texts_and_a_file(
     qtbot: QtBot, loaded: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.session.session.LONG", 20)
+    monkeypatch.setattr("app.session.run_file.LONG", 20)
     ids = send(qtbot, loaded, *(chat(f"Tell me a story about a fox and {n} owls.") for n in range(8)))
     wait_for_the_end(qtbot, loaded, 8)
     assert [v.request for v in views(loaded)] == ids

@@ -19,8 +19,9 @@ from app.ui.banner import Banner
 from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
 from app.ui.layouts import column, held
-from app.ui.line import Line
+from app.ui.line import Line, Parts
 from app.ui.painted import EmptyWords, Painted, fitting
+from app.ui.prompt_edit import PromptEdit
 from app.ui.tips import show_tip
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
@@ -80,6 +81,31 @@ def test_the_handle_of_a_slider_is_round_at_every_zoom(qtbot: QtBot, focused: bo
         bare = picture.pixelColor(0, 0)
         for corner in (box.topLeft(), box.topRight(), box.bottomLeft(), box.bottomRight()):
             assert picture.pixelColor(corner) == bare, f"square at {zoom:.0%}"
+
+
+def test_what_matters_most_is_the_last_to_give_way(qtbot: QtBot) -> None:
+    line, parts = Parts("line"), ["0 running", "0 waiting", "16 done", "1 cancelled"]
+    qtbot.addWidget(line)
+    line.show()
+    line.say_parts(parts, parts[2:])
+    for shown in (parts, parts[2:], parts[2:3], []):
+        words = line.SEPARATOR.join(shown)
+        line.resize(line.fontMetrics().horizontalAdvance(words) + 4, 20)
+        assert line.text() == words
+    assert line.accessibleName() == ", ".join(parts)
+
+
+def test_an_empty_field_says_what_it_has_room_for(qtbot: QtBot) -> None:
+    field, hints = PromptEdit("field", 1, 4), ("Write a prompt. Enter sends it.", "Write a prompt.", "Write")
+    qtbot.addWidget(field)
+    field.hint(*hints)
+    field.show()
+    for zoom in (1.0, 2.0):
+        theme.set_zoom(zoom)
+        for hint in hints:
+            field.resize(field.fontMetrics().horizontalAdvance(hint) + 4 * field.frameWidth() + 24, field.height())
+            qtbot.waitUntil(lambda hint=hint: field.placeholderText() == hint)  # type: ignore[misc]
+    assert field.accessibleDescription() == hints[0]
 
 
 def test_a_power_of_two_doubles_and_halves(qtbot: QtBot) -> None:

@@ -223,6 +223,10 @@ def test_a_killed_engine_shows_a_banner_that_restarts_it_with_texts_kept(qtbot: 
     assert "The engine has stopped" in window.banner.title.text()
     assert "SIGKILL" in window.banner.text.text()
     assert not window.page.composer.send_button.isEnabled()
+    assert window.page.wall.counts.text().startswith("4 failed"), "what went wrong is not what gives way"
+    with qtbot.waitSignal(window.session.submit_failed) as refused:
+        window.page.composer.send()
+    assert "died" in refused.args[0]
     assert window.banner.action.text() == "Restart"
     window.banner.action.click()
     qtbot.waitUntil(lambda: window.session.ready, timeout=WAIT)
@@ -389,6 +393,46 @@ def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: 
         view.ensurePolished()
         room = view.sizeHint().width() - theme.px(24 + 8)
         assert view.fontMetrics().horizontalAdvance("Slots and streams") <= room
+
+
+def test_seeing_inside_gives_way_to_zoom_and_comes_back(qtbot: QtBot, window: MainWindow) -> None:
+    area, docks = window.page.area, window.page.docks
+    window.resize(1280, 720)
+    window.page.see_inside()
+    qtbot.wait(50)
+
+    def beside() -> bool:
+        return docks["step"] not in area.tabifiedDockWidgets(docks["timeline"])
+
+    assert beside()
+    for zoom in (1.5, 2.0):
+        theme.set_zoom(zoom)
+        qtbot.wait(50)
+        assert not beside()
+        assert (window.width(), window.height()) == (1280, 720), zoom
+        if zoom == 1.5:
+            bars = [bar for bar in area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
+            qtbot.waitUntil(lambda bars=bars: whole(bars), timeout=5000)  # type: ignore[misc]
+            status, brief = window.top_bar.status, "demo stories 5.5 M"
+            window.top_bar.say(f"{brief}   ·   float32   ·   CPU")
+            status.resize(status.fontMetrics().horizontalAdvance(f"{brief}   ·   float32"), status.height())
+            assert status.text() == f"{brief}   ·   float32"
+            status.resize(status.fontMetrics().horizontalAdvance(f"{brief}   ·"), status.height())
+            assert status.text() == brief, "a fact has its place whole or not at all"
+    theme.set_zoom(1.5)
+    qtbot.wait(50)
+    window.top_bar.say("demo stories 5.5 M   ·   float32")
+    assert window.top_bar.status.text().startswith("demo stories"), "the brand gives way to what is loaded"
+    theme.set_zoom(1.0)
+    qtbot.wait(50)
+    assert beside()
+    assert set(area.tabifiedDockWidgets(docks["timeline"])) == {docks["requests"], docks["transcript"]}
+    assert (window.width(), window.height()) == (1280, 720)
+    window.page.see_inside(False)
+    theme.set_zoom(1.5)
+    theme.set_zoom(1.0)
+    qtbot.wait(50)
+    assert not beside(), "what was a tab before stays one"
 
 
 def whole(bars: list[QTabBar]) -> bool:

@@ -101,6 +101,13 @@ def test_the_words_of_a_saved_run_stand_beside_the_way_back(qtbot: QtBot, window
     assert window.banner.action.text() == "Back to the engine"
 
 
+def test_what_was_said_of_a_dead_engine_is_gone_while_a_race_has_its_own(qtbot: QtBot, window: MainWindow) -> None:
+    window.banner.tell("error", "The engine has stopped", "")
+    assert window.banner.isVisible()
+    window.session.state_changed.emit(SessionState.LEASED)
+    assert not window.banner.isVisible()
+
+
 def test_long_words_do_not_widen_the_window(qtbot: QtBot, window: MainWindow) -> None:
     window.banner.tell("warning", "word", "")
     before = window.minimumSizeHint().width()

@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.bench.gpu import run as gpu
+from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import MARK, Bench, read, summary
-from engine.bench.gpu.stopwatch import CpuStopwatch, idle_share
+from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
+from engine.bench.gpu.tests import GRACE, run_tests
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
-from engine.bench.subject import Case
+from engine.bench.subject import Case, Shape
 from engine.config.specs import EngineConfig
 from engine.kernels.jit import interpreter_fault
+from engine.models.card import describe
 from engine.trace.records import Kind
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import CARD, header, step
@@ -40,7 +44,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
 
 
 # All that the product needs besides torch, transformers, triton, numpy and what these need themselves.
-LACKING = "accelerate awq bitsandbytes datasets psutil pynvml pyqtgraph PySide6 qasync torchao".split()
+LACKING = "accelerate awq bitsandbytes datasets hypothesis psutil pynvml pyqtgraph PySide6 qasync torchao".split()
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="two cards are here")
@@ -60,8 +64,11 @@ def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torc
         assert gpu.main(["--rehearsal"]) == 2
         assert fault in capsys.readouterr().out
         return
+    tests = [f"tests.gpu.{file.stem}" for file in (ROOT / "tests" / "gpu").glob("test_*.py")]
     program = (
-        f"import runpy, sys; sys.modules |= dict.fromkeys({LACKING}); sys.argv[1:] = ['--rehearsal', '--out', '.']"
+        f"import importlib, runpy, sys; sys.modules |= dict.fromkeys({LACKING}); "
+        f"list(map(importlib.import_module, {tests})); "  # one that did not import would end them all
+        "sys.argv[1:] = ['--rehearsal', '--out', '.']"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -105,6 +112,21 @@ def test_the_bound_counts_each_prompt_token_once_and_each_step_of_those_that_sti
 def test_overlapping_intervals_count_once_towards_what_is_idle():
     assert idle_share([(0.0, 1.0), (0.5, 2.0), (0.6, 0.7), (3.0, 4.0)]) == pytest.approx(0.25)
     assert idle_share([(1.0, 2.0), (0.0, 1.0)]) == 0.0
+    assert idle_share([(0.0, 1.0), (1.5, 2.0), (4.0, 5.0)], 1.0) == pytest.approx(0.4), "short pauses are not asked for"
+    pieces = [Piece(at, at + 0.5, "") for at in (0.0, 3.0, 3.4)]
+    assert latest(pieces, 1.0) == pieces[1:]
+    assert latest([], 1.0) == []
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_embedding_that_is_no_output_layer_is_not_read(tied):
+    shape = Shape(64, 2, 4, 2, 128, 512)
+    config = LlamaConfig(**shape.settings, tie_word_embeddings=tied, dtype="bfloat16")
+    module = LlamaForCausalLM(config).to(torch.bfloat16).eval().requires_grad_(False)
+    card = describe(module, None, "random", "random", "none", [(2, 16)] * 2, (0, 0))
+    multiplied = (card.body_parameters + card.head_parameters) * 2
+    assert 0 < weights_read(card) - multiplied < 2048, "and norms"
+    assert card.weight_bytes - weights_read(card) == (0 if tied else 64 * 512 * 2)
 
 
 def test_the_time_between_decode_steps_is_what_they_do_not_take_by_the_devices_clock():
@@ -155,10 +177,14 @@ import os, sys
 from engine.bench.gpu import run as gpu, stopwatch
 gpu.torch.cuda.is_available = lambda: True
 gpu.SECTIONS = {name: (5.0, name) for name in ("good", "dies", "last")}
-gpu.find = lambda place: {"dies": lambda bench: os._exit(7)}.get(place, lambda bench: bench.goal(place, 1, 2, "x"))
+def dies(bench):
+    bench.table("one row", (("µs", "8.2f"),)).add(1.0)
+    os._exit(7)
+gpu.find = lambda place: {"dies": dies}.get(place, lambda bench: bench.goal(place, 1, 2, "x"))
 gpu.measure = lambda names, path, end: gpu.walk(gpu.Bench(stopwatch.CpuStopwatch(), path=path, found=gpu.read(path)),
                                                 names, end)
-sys.exit(gpu.main())
+gpu.main()
+os._exit(9)  # as a driver may end it after all was done
 """
 
 
@@ -172,9 +198,50 @@ def test_a_process_that_dies_loses_its_section_alone_and_results_are_copied_to_o
         "good": "done", "dies": "failed", "last": "done",
     }  # fmt: skip
     assert "exit status 7" in found["dies"]["error"]
+    assert found["dies"]["tables"][0]["rows"] == [{"µs": 1.0}], "what it had found is kept"
     assert (tmp_path / "copies" / "found.json").read_text() == path.read_text()
     said = capfd.readouterr().out
     assert said.index("reached") < said.index("FAILED   dies")
+
+
+def test_after_a_profile_the_process_measures_nothing_more(monkeypatch):
+    monkeypatch.setattr(gpu, "SECTIONS", dict.fromkeys(("first", "second"), (9.0, "")))
+    monkeypatch.setattr(gpu, "LEAVING", {"first"})
+    monkeypatch.setattr(gpu, "find", lambda place: lambda bench: None)
+    own = Bench(CpuStopwatch())
+    assert gpu.walk(own, ["first", "second"], time.monotonic() + 60) == gpu.BROKEN
+    assert list(own.sections) == ["first"]
+    assert gpu.walk(bench(), ["first", "second"], time.monotonic() + 60) == 0, "a rehearsal goes on"
+
+
+def test_what_compiles_beforehand_runs_beside_the_tests_and_no_longer_than_they_may(capfd):
+    code = (
+        "import os, sys, time; assert os.listdir(os.environ['BATCHSCOPE_DATA']) == []; "
+        "sys.exit(3) if sys.argv[1] == 'awq' else time.sleep(60 * (sys.argv[1] == 'large'))"
+    )
+    begun = time.monotonic()
+    with gpu.compiling_beside(1.5, (sys.executable, "-c", code)):
+        pass
+    assert time.monotonic() - begun < 20
+    said = capfd.readouterr().out
+    assert "awq ended with exit status 3" in said
+    assert "large was not over" in said
+    assert "yardstick" not in said
+
+
+def test_tests_that_take_too_long_tell_what_failed_until_then(tmp_path, capfd):
+    folder = tmp_path / "tests" / "gpu"
+    folder.mkdir(parents=True)
+    own = "import time\ndef test_first(): assert 0, 'wrong'\ndef test_slow(): time.sleep(60)\n"
+    (folder / "test_own.py").write_text(own)
+    for limit in (3.0, 12.0, 36.0):  # a busy machine may take as long to begin
+        found = run_tests(folder, limit)
+        assert found["state"] == "failed"
+        assert f"not over after {limit:.0f} s" in found["error"]
+        if "FAILED" in found["error"]:
+            break
+    assert found["seconds"] < limit + GRACE
+    assert "FAILED tests/gpu/test_own.py::test_first" in found["error"]
 
 
 def test_goals_are_reached_or_missed_whichever_way_they_point():

@@ -3,10 +3,15 @@
 import time
 
 import pytest
+import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.telling import Telling
 from engine.kernels.cpu.library import native
+from engine.models.attention import Timer
+from engine.runner.launched_step import LaunchedStep
+from engine.runner.runner import Computed, Inputs, Runner
+from engine.scheduler.plan import StepPlan
 from engine.trace import Ended, Notice, Record, Step, StepStarted, Trace
 
 GOES_ON = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
@@ -39,6 +44,32 @@ def test_a_step_is_told_of_while_the_next_computes(demo: Engine) -> None:
     until = time.monotonic() + 60
     while not isinstance(demo.trace.records[-1], Ended):
         assert time.monotonic() < until
+
+
+class OnGpu(Runner):
+    """Notes what a launch does, in its order."""
+
+    noted: list[str]
+
+    def _prepare(self, plan: StepPlan) -> Inputs:
+        self.noted = ["prepared"]
+
+        def compute(_: Timer | None) -> Computed:
+            self.noted.append("launched")
+            return Computed(torch.zeros(0, 1))
+
+        return Inputs([], compute)
+
+
+def test_a_gpu_has_its_step_before_the_host_tells_of_the_one_before(
+    demo: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LaunchedStep, "mark", lambda self: None)  # an event of CUDA's
+    runner = OnGpu(demo.model, EngineConfig())
+    for on_gpu, order in ((True, ["prepared", "launched", "told"]), (False, ["prepared", "told", "launched"])):
+        runner._meanwhile = lambda: runner.noted.append("told")
+        runner._launch(LaunchedStep(StepPlan(()), 0.0), on_gpu)
+        assert runner.noted == order
 
 
 def test_what_goes_wrong_beside_a_step_is_no_fault_of_the_step() -> None:

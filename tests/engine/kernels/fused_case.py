@@ -48,6 +48,11 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([low * low_cos - high * low_sin, high * high_cos + low * high_sin], dim=-1)
 
 
+def tables_of(angles: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Their cosines and sines: beyond one, products would round by more than what they leave of each other."""
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda x: x.contiguous(),
     "heads first": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),

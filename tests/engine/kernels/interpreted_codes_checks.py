@@ -1,7 +1,6 @@
 """Checks of caches of codes, which `test_interpreted.py` runs with TRITON_INTERPRET=1."""
 
 import os
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,37 +8,11 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.codes import allocate, apart
-from engine.kernels.place_kv import HeadNorms, place_kv
-from engine.kernels.quantized_kv import CODES, dequantize, quantize
-from engine.kernels.rms_norm import Rounding
-from engine.kernels.store_kv import store_kv
-from tests.engine.kernels.paged_case import TOLERANCE, Case, Shape, make_case, make_store, random_shape
-
-KINDS = list(CODES.values())
-
-
-def coded(case: Case, codes: torch.dtype) -> tuple[Case, Case]:
-    """The problem over codes; and over what they stand for, for the oracle. What nothing may read is the largest
-    code."""
-    right, caches = [], []
-    for cache in (case.k_cache, case.v_cache):
-        given = quantize(cache.nan_to_num(1e9), codes)
-        held = allocate(*cache.shape, codes, cache.device)
-        values, scales = apart(held)
-        assert scales is not None
-        values.copy_(given.values)
-        scales.copy_(given.scales)
-        caches.append(held)
-        right.append(dequantize(*given, torch.float64))
-    return replace(case, k_cache=caches[0], v_cache=caches[1]), replace(case, k_cache=right[0], v_cache=right[1])
-
-
-def check(shape: Shape, seed: int, codes: torch.dtype) -> None:
-    case, right = coded(make_case(shape, seed), codes)
-    expected, tolerance = right.expected(), TOLERANCE[case.q.dtype]
-    torch.testing.assert_close(case.run(paged_attention).double(), expected, rtol=tolerance, atol=tolerance)
+from engine.kernels.codes import reciprocal
+from engine.kernels.jit import jit, launch, tl
+from engine.kernels.quantized_kv import scale_values
+from tests.engine.kernels.codes_case import KINDS, check, check_placed, check_stored
+from tests.engine.kernels.paged_case import random_shape
 
 
 @pytest.mark.parametrize("codes", KINDS)
@@ -58,37 +31,22 @@ def test_float16_agrees_with_the_oracle(seed: int, codes: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_stored_is_torchs_to_the_bit(seed: int, dtype: torch.dtype, codes: torch.dtype) -> None:
-    k, v, cache, _, slots = make_store(seed, dtype=dtype).arguments
-    sizes = torch.logspace(-6, 3, len(k))[:, None, None].to(dtype)
-    k, v = k * sizes, v * sizes
-    caches = [allocate(*cache.shape, codes, cache.device) for _ in range(2)]
-    store_kv(k, v, *caches, slots)
-    same(caches, (k, v), slots)
-
-
-def same(caches: list[torch.Tensor], given: tuple[torch.Tensor, torch.Tensor], slots: torch.Tensor) -> None:
-    size, kept = caches[0].shape[1], slots >= 0
-    for cache, x in zip(caches, given):
-        at = slots[kept] // size, slots[kept] % size
-        for there, right in zip(apart(cache), quantize(x[kept], cache.dtype)):
-            assert there is not None
-            assert torch.equal(there[at], right)
-            there[at] = 0
-        assert not cache.any()  # nothing else was written
+    check_stored(seed, dtype, codes)
 
 
 @pytest.mark.parametrize("codes", KINDS)
 @pytest.mark.parametrize(("head_dim", "norms"), [(64, False), (80, True), (32, True)])
 def test_placing_stores_what_storing_what_it_placed_would(head_dim: int, norms: bool, codes: torch.dtype) -> None:
-    random, tokens, heads, kv_heads = torch.Generator().manual_seed(head_dim), 9, 6, 3
-    q, k, v = (torch.randn(tokens, n, head_dim, generator=random) for n in (heads, kv_heads, kv_heads))
-    tables = torch.randn(2, tokens, head_dim, generator=random)
-    normed = HeadNorms(*torch.randn(2, head_dim, generator=random), 1e-6, Rounding.TWICE) if norms else None
-    slots = torch.randperm(48, generator=random)[:tokens]
-    slots[4] = -1
-    plain = [torch.zeros(3, 16, kv_heads, head_dim) for _ in range(2)]
-    caches = [allocate(3, 16, kv_heads, head_dim, codes, q.device) for _ in range(2)]
-    out = place_kv(q, k, v, tuple(tables), normed, tuple(plain), slots)
-    assert torch.equal(place_kv(q, k, v, tuple(tables), normed, tuple(caches), slots), out)
-    at = slots.clamp(min=0)
-    same(caches, tuple(cache[at // 16, at % 16] for cache in plain), slots)
+    check_placed(head_dim, norms, codes)
+
+
+@jit
+def reciprocals_kernel(out, scales) -> None:  # type: ignore[no-untyped-def]
+    at = tl.arange(0, 256)
+    tl.store(out + at, reciprocal(tl.load(scales + at)))
+
+
+def test_every_scale_is_divided_by_as_torch_divides() -> None:
+    out, scales = torch.empty(256), torch.arange(256, dtype=torch.int32)
+    launch(reciprocals_kernel, (1,), (out, scales))
+    assert torch.equal(out, 1.0 / scale_values(scales))

@@ -12,7 +12,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
 from engine import ModelSpec
-from engine.bench.cpu.quantized import no_bars
+from engine.bench.bars import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.fusion import parts as fused_parts
 from engine.models.fusion import products

@@ -139,12 +139,12 @@ def step(model: Model, gpu: Gpu, counts: list[int], limited: bool = False) -> It
 
 
 def mixed(model: Model, gpu: Gpu, config: EngineConfig, tokens: int) -> Iterator[Launch]:
-    """Of a captured step with prompts: all its rows may be short, and all of them long."""
-    rows = min(config.max_running, tokens)
+    """Of a captured step with prompts: all its rows may be short, and as many of them long as its tokens are for."""
+    shape = PackedShape.captured(tokens, config.max_running, 1)
     yield from small_kernels(model, gpu, tokens)
     yield from packed_products(model, gpu, tokens)
-    yield from attention(model, gpu, [], PackedShape(tokens, rows, rows, rows))
-    yield from drawing(model, gpu, rows, limited=True)
+    yield from attention(model, gpu, [], shape)
+    yield from drawing(model, gpu, shape.kept, limited=True)
 
 
 class Noted:
@@ -222,3 +222,14 @@ def test_a_run_launches_nothing_that_its_load_has_not_met(name: str, gpu: Gpu) -
         for where, launch in of_a_run(model, gpu, config, graphs):
             new.setdefault(specialization(launch), f"{named(launch)}: {where}")
         assert not [where for key, where in new.items() if key not in met], kind
+
+
+@pytest.mark.parametrize(("name", "tokens", "most"), [("Qwen3 0.6B", 256, 420), ("Llama 3.1 8B", 192, 420)])
+def test_prompts_in_a_captured_step_launch_few_programs_that_find_nothing_to_do(
+    name: str, tokens: int, most: int
+) -> None:
+    """One needs a multiprocessor to itself: room for a long row a token would be 2,168 and 1,656 of them."""
+    model, gpu = MODELS[name], Gpu(90, 132)
+    launches = list(attention(model, gpu, [], PackedShape.captured(tokens, 256, 1)))
+    *_, (grid,) = (each.grid for each in launches if named(each) == "paged_attention_kernel")
+    assert grid <= most

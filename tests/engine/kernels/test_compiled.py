@@ -137,6 +137,13 @@ def test_parts_are_stored_before_they_are_counted_and_read_after(sm: int, kind: 
     assert {words for words in told if words.endswith("cg")} == {words for words in told[counted:] if "ld" in words}
 
 
+@pytest.mark.parametrize("codes", ["int8", "fp8"])
+def test_codes_are_stored_without_a_division_whose_last_bit_is_the_cards(codes: str) -> None:
+    ptx = compile_launch(shipped(90)[f"store_kv 128 bf16 to {codes}"], 90).asm["ptx"]
+    assert "st.global" in ptx
+    assert not re.search(r"\b(div|rcp)\.", ptx)
+
+
 def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
     compiled = compile_launch(attention(90, Rows.LONG, BF16, 128, queries=512)[1], 90)
     assert compiled.asm["ptx"].count("wgmma.mma_async") > 0

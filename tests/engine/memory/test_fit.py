@@ -22,7 +22,7 @@ from engine.core.setup.kv_budget import pool_blocks
 from engine.memory import weight_bytes
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
-from engine.memory.splitting import rank_counts, why_whole
+from engine.memory.splitting import rank_counts, why_unstaged, why_whole
 from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
 from engine.parallel.split import INTERLEAVED
@@ -300,5 +300,6 @@ def test_what_cannot_be_split_is_told_before_a_load(tiny_folder: Callable[[str],
     llama = inspect_folder(tiny_folder("llama"), "llama")
     assert rank_counts(llama) == [1, 2]
     assert "choose quantization none" in why_whole(llama, "nf4")
-    assert "choose device cpu" in why_whole(llama, gpu=True)
+    assert why_unstaged(llama) == ""
+    assert "choose device cpu" in why_unstaged(llama, gpu=True)
     assert set(PLANNED) == set(INTERLEAVED)

@@ -46,8 +46,7 @@ def test_times_by_a_kernel_are_those_by_numpy() -> None:
         board.begin(rank, 21)
     assert mails[0].times(20) is None
     for rank, seconds in enumerate((0.25, 0.01, 0.10)):
-        board.add(rank, seconds, 100 + rank)
-        board.add(rank, 0.5 - seconds, 1)
+        board.tell(rank, 21, [seconds, 0.5 - seconds], 0.5 + 0.1 * rank, 101 + rank)
     told, ours = board.times(21), mails[0].times(21)
     assert told is not None
     assert ours is not None

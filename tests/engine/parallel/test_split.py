@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from engine import InvalidInput, ModelSpec, Parallel
 from engine.config import dividing
-from engine.parallel.board import Board
+from engine.parallel.board import SLOTS, Board
 from engine.parallel.shards import read_shards
 from engine.parallel.split import Split, check_split, shares
 
@@ -90,13 +90,16 @@ def test_a_board_tells_whom_the_others_wait_for() -> None:
     board.begin(2, 5)
     assert board.late() == [1]
     board.begin(1, 5)
-    board.add(0, 0.25, 100)
-    board.add(2, 0.10, 100)
+    board.tell(0, 5, [0.25], 0.3, 100)
+    board.tell(2, 5, [0.10], 0.3, 100)
     assert board.times(5) is None, "rank 1 has not come to it"
-    board.add(1, 0.01, 100)
+    board.tell(1, 5, [0.01], 0.3, 100)
     told = board.times(5)
     assert told is not None
     assert [round(x, 2) for x in told.waiting] == [0.24, 0.0, 0.09]
     assert [round(x, 2) for x in told.communicating] == [0.01] * 3
+    assert [round(x, 2) for x in told.computing] == [0.05, 0.29, 0.2]
     assert list(told.sent) == [100] * 3
+    board.tell(0, 5 - SLOTS, [0.5], 0.5, 0)
+    assert board.times(5) == told, "what comes too late is told to nobody"
     board.close()

@@ -86,6 +86,8 @@ def test_two_ranks_follow_whatever_rank_0_plans(ways: Ways, changes: dict, param
         engine.begin(config)
         found.append(drawn(engine, asked))
     assert all_alike(found)
+    if "swap_memory" in changes:
+        assert {engine.trace.header.host_blocks for engine in (ways.one, ways.two, ways.sharing)} == {36}
     if "kv_memory" in changes:
         steps = [record for record in ways.two.trace.records if isinstance(record, Step)]
         assert any(len(step.preempted) for step in steps), "nothing was preempted, which the case is for"

@@ -48,6 +48,24 @@ def test_plans_arrive_as_they_were_sent_while_slots_change_hands() -> None:
             assert [getattr(theirs, name) for name in named] == [getattr(ours, name) for name in named]
 
 
+def test_what_the_device_has_sampled_is_marked_and_a_table_that_begins_anew_too() -> None:
+    sender, receiver = Sender(2), Receiver(2)
+    one, two = branch(list(range(50)), [1, 2]), branch(list(range(50)), [3])
+
+    def rows(at: int) -> StepPlan:
+        return StepPlan(tuple(Row(b, slot, at, 1, Kind.DECODE, 1, False) for slot, b in enumerate((one, two))))
+
+    def told(plan: StepPlan) -> list[tuple[bool, bool]]:
+        found = receiver(sender(plan, lambda row: row.slot == 1)).rows
+        assert [row.kind for row in found] == [Kind.DECODE] * 2
+        return [(row.fed, row.joins) for row in found]
+
+    assert told(rows(20)) == [(False, False), (True, False)]
+    one.blocks.append(7)
+    two.blocks[:] = [9, 4]
+    assert told(rows(21)) == [(False, False), (True, True)]
+
+
 def test_a_decode_step_is_sent_in_a_few_words_a_row() -> None:
     sender = Sender(64)
     rows = [branch(list(range(500)), list(range(i, i + 32))) for i in range(64)]

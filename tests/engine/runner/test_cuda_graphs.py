@@ -12,6 +12,8 @@ import torch
 
 from engine.jobs.progress import LoadCancelled
 from engine.memory.rules import APART, MOST, MOST_TOKENS, bucket_sizes, mixed_sizes
+from engine.parallel.board import Board
+from engine.parallel.group.spans import HostEvent, Spans
 from engine.runner.cuda_graphs import Drawn, StepGraphs, array_interface, capture, capture_stream
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -88,6 +90,9 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         def reset(self) -> None:
             said.append("reset")
 
+        def replay(self) -> None:
+            said.append("replay")
+
     @contextmanager
     def capturing(graph: Graph, pool: Any, stream: str, capture_error_mode: str) -> Iterator[None]:
         said.append(f"capture on {stream}")
@@ -133,6 +138,46 @@ def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], err
     assert noted[-3:] == ["capture on stream 1", "reset", "reset"]
     assert noted.count("graph") == 2
     assert graphs.sizes == ()
+
+
+def test_a_replay_tells_of_the_calls_that_were_captured(noted: list[str]) -> None:
+    board = Board(1)
+    spans = Spans(board, 0, HostEvent)
+
+    def exchanging(rows: int) -> Drawn:
+        with spans.call(8 * rows):
+            return step(rows)
+
+    graphs = StepGraphs((1, 4), CUDA, spans)
+    capture([(graphs, exchanging)], lambda done, total: None)
+    for number, sizes in enumerate(((4,), (1,), (4,)), 3):
+        board.begin(0, number)
+        spans.begin(number)
+        for size in sizes:
+            graphs.replay(exchanging, size)
+        spans.end()
+        told = board.times(number)
+        assert told is not None
+        assert told.sent == [8 * size for size in sizes], "once, whatever came before the capture"
+    assert noted[-3:] == ["replay"] * 3
+    board.close()
+
+
+def test_a_rank_gives_its_graphs_up_where_another_could_not_capture_them(noted: list[str]) -> None:
+    """Of the second set at its second size, as all ranks hear after each."""
+    heard: list[bool] = []
+
+    def any_rank(here: bool) -> bool:
+        heard.append(here)
+        return len(heard) == 6
+
+    mixed, decode = StepGraphs((2, 8), CUDA), StepGraphs((1, 4, 6), CUDA)
+    capture([(mixed, step), (decode, step)], lambda done, total: None, any_rank)
+    assert heard == [False] * 6, "nothing failed here: two sizes and their waits, one wait and two sizes"
+    for graphs in (mixed, decode):
+        assert graphs.sizes == ()
+        assert graphs.off == "they could not be captured: another rank could not capture them"
+    assert noted.count("reset") == noted.count("graph") == 4
 
 
 @pytest.mark.parametrize("failing", ["mixed", "decode"])

@@ -18,7 +18,15 @@ def caches(dtype: torch.dtype, layout: object) -> list[torch.Tensor]:
     return made
 
 
-@pytest.mark.parametrize("kind", [PlainBlocks, PinnedBlocks])
+class InPieces(PinnedBlocks):
+    """Of three blocks each."""
+
+    def __init__(self, caches: list[torch.Tensor], count: int) -> None:
+        block = sum(cache[0].numel() * cache.itemsize for cache in caches)
+        super().__init__(caches, count, 3 * block + 1)
+
+
+@pytest.mark.parametrize("kind", [PlainBlocks, PinnedBlocks, InPieces])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("layout", [plain, native])
 def test_blocks_come_back_as_they_went(kind: type[HostBlocks], dtype: torch.dtype, layout: object) -> None:
@@ -27,7 +35,7 @@ def test_blocks_come_back_as_they_went(kind: type[HostBlocks], dtype: torch.dtyp
     host = kind(pool, 8)  # type: ignore[call-arg]
     assert host.block_bytes == sum(cache[0].numel() * dtype.itemsize for cache in pool)
     with torch.inference_mode():
-        host.out([(3, 7), (11, 1), (4, 2), (0, 5)])
+        host.out([(3, 7), (11, 1), (4, 2), (0, 5), (4, 3), (0, 6)])
         for cache in pool:
             cache[[3, 11, 4, 0]] = 7.0
         host.back([(5, 9), (7, 3), (2, 0)])
@@ -36,3 +44,12 @@ def test_blocks_come_back_as_they_went(kind: type[HostBlocks], dtype: torch.dtyp
         assert (cache[[11, 4]] == 7.0).all()
         others = [1, 2, 5, 6, 7, 8, 10]
         assert torch.equal(cache[others], was[others])
+
+
+def test_pinned_memory_is_taken_in_pieces_that_a_power_of_two_holds() -> None:
+    """torch takes the next one: at once, 6 GB would be 8."""
+    pool = [torch.zeros(4, 5000, dtype=torch.uint8)]
+    host = PinnedBlocks(pool, 29, 1 << 16)
+    sizes = [piece.numel() for piece in host._host]
+    assert sizes == [13 * 5000, 13 * 5000, 3 * 5000]
+    assert sum(1 << (size - 1).bit_length() for size in sizes) < 1.02 * sum(sizes)

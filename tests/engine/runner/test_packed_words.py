@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine import SamplingParams
 from engine.kernels.attention.packed_rows import SHORT
-from engine.runner.packed_words import ALIGNED, PackedShape
+from engine.runner.packed_words import ALIGNED, BEHIND, PackedShape, room_wanted, short_rows
 from engine.scheduler.plan import Row
 from engine.trace.records import Kind
 from tests.engine.kernels.sampling_case import make_branch
@@ -21,7 +21,7 @@ DUMMY = 99
 def steps(draw: st.DrawFn) -> list[Row]:
     """Rows that decode, with tokens that are known or still drawn, and chunks of prompts in any order after them."""
     decoding = draw(st.integers(0, 4))
-    chunks = draw(st.lists(st.tuples(st.integers(1, 3 * SHORT), st.booleans()), min_size=not decoding, max_size=4))
+    chunks = draw(st.lists(st.tuples(st.integers(1, 3 * SHORT), st.booleans()), min_size=not decoding, max_size=8))
     rows = []
     for slot, (count, samples) in enumerate([(1, True)] * decoding + chunks):
         first = draw(st.integers(0, 40))
@@ -78,3 +78,15 @@ def test_a_shape_that_its_rows_fill_has_no_room_left() -> None:
     last = replace(chunk, slot=2, count=3, samples=True)
     assert PackedShape.of([decode, last]) == PackedShape(4, 2, 0, 2)
     assert PackedShape.of([decode, chunk, last]) == PackedShape(SHORT + 5, 1, 2, 2), "from a long row on all are long"
+
+
+@given(steps(), st.integers(0, 40))
+def test_a_captured_step_with_the_room_that_its_rows_want_holds_them(rows: list[Row], more: int) -> None:
+    wanted = room_wanted(rows)
+    total = sum(row.count for row in rows)
+    if all(row.count > SHORT for row in rows[short_rows(rows) :]):
+        assert wanted == total
+    shape = PackedShape.captured(wanted + more, 12, 1)
+    assert (shape.long - BEHIND) * (SHORT + 1) <= shape.tokens, "room for long rows is what their tokens leave"
+    parts = shape.apart(torch.from_numpy(shape.filled(rows, DUMMY)))
+    assert parts.starts.tolist()[-1] == total

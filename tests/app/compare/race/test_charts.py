@@ -126,6 +126,24 @@ def test_tooltips_tell_the_formula_and_each_lanes_percentiles(charts: RaceCharts
     assert charts.tokens.accessibleName() == "Tokens over time"
 
 
+def test_what_tells_lanes_apart_is_never_cut(qtbot: QtBot) -> None:
+    charts = RaceCharts()
+    qtbot.addWidget(charts)
+    for name in ("continuous · 64", "chunked · 64", "continuous · 64 · tp 2", "continuous · 64 · pp 2"):
+        charts.feed(charts.add_lane(name), lane_trace("continuous", slots=4, requests=8))
+    whole, split = charts.ttft.lanes[0], charts.ttft.lanes[2]
+    figure = charts.ttft.figure(split)
+    wide = charts.ttft.head_words(split, 1000)
+    assert wide == (split.name, figure)
+    for width in range(600, 90, -10):
+        name, words = charts.ttft.head_words(split, width)
+        assert name.endswith("tp 2")
+        assert figure.startswith(words)
+        assert charts.ttft.small.width(name) + charts.ttft.tiny.width(words) <= width
+    assert charts.ttft.head_words(split, 200) == ("continuous · tp 2", figure.partition(" · ")[0])
+    assert charts.ttft.head_words(whole, 200)[0] == "continuous"
+
+
 def test_lanes_differ_in_shape_as_well_as_in_colour(qtbot: QtBot) -> None:
     from PySide6.QtGui import QPainter
 

@@ -15,10 +15,10 @@ from app.bench.synthetic import header, synthetic_trace
 from app.inside.kv_map import flashes
 from app.inside.kv_map.contiguous import strips_of
 from app.inside.kv_map.history import KvHistory
-from app.inside.kv_map.panel import KvMap
+from app.inside.kv_map.panel import KvMap, KvPicture
 from app.inside.kv_map.pixels import grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
-from app.inside.kv_map.words import EMPTY, NO_CACHE
+from app.inside.kv_map.words import EMPTY, HINT, NO_CACHE, SHORT_HINTS
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import Header, Step
@@ -529,3 +529,17 @@ def test_another_trace_makes_it_forget(shown: Show, runs: dict[str, Trace]) -> N
     assert state is not None
     assert history.tip is not None
     assert np.array_equal(state.owner, history.tip.owner)
+
+
+def test_what_stands_below_the_map_is_whole_where_a_shorter_wording_has_room(qtbot: QtBot) -> None:
+    picture = KvPicture()
+    qtbot.addWidget(picture)
+    picture.say(HINT, *SHORT_HINTS)
+    picture.show()
+    for zoom in (1.0, 1.5, 2.0):
+        theme.set_zoom(zoom)
+        said = set[str]()
+        for width in range(round(640 * zoom), round(120 * zoom), -20):
+            picture.resize(width, 200)  # a line
+            said.add(picture.words.text())
+        assert said == {HINT, *SHORT_HINTS}

@@ -25,6 +25,7 @@ from app.inside.timeline.runs import Shade, TimelineCells
 from app.inside.timeline.steps import LAUNCH, PHASES, TOKENS, TimelineSteps
 from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
+from app.plot.scales import nice_end
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
@@ -469,7 +470,9 @@ def test_a_live_run_is_followed_until_it_is_dragged_away(engine: Engine, opened:
     panel.scope.catch_up()
     assert view.follows
     assert not panel.live.isVisible()
-    assert view.range() == (0.0, 10.0)
+    extent, (begin, end) = view.extent, view.range()
+    assert (begin, 10.0 % end) == (0.0, 0.0), "a half, a quarter ... of ten seconds"
+    assert extent <= end < max(2 * extent, 0.7), "a short run has most of the width"
     for _ in range(40):
         qtbot.keyClick(view, Qt.Key.Key_W)  # zooming keeps the newest in sight
     begin, end = view.range()
@@ -505,6 +508,27 @@ def test_a_live_run_is_followed_until_it_is_dragged_away(engine: Engine, opened:
     panel.scope.follow()  # as the page does for F
     panel.scope.catch_up()
     assert view.follows
+
+
+def test_a_short_run_that_is_over_fills_the_width_until_another_begins(opened: Open, runs: dict[str, Trace]) -> None:
+    source, trace = runs["static"], Trace()
+    panel = opened(trace)
+    trace.extend(list(source.records))
+    panel.scope.catch_up()
+    view = panel.view
+    for axis in (Axis.TIME, Axis.STEPS):
+        panel.set_axis(axis)
+        assert view.follows
+        assert (0, nice_end(view.extent)) == view.range()
+    panel.set_axis(Axis.TIME)
+    before = view.extent
+    assert before < 10
+    trace.extend([Submitted(99, before + panel.history.origin, "another", [1], SamplingParams(max_tokens=4))])
+    panel.scope.catch_up()
+    assert before <= view.range()[1] < max(2 * before, 0.7), "in leaps, as it runs"
+    view.zoom_by(0.5)
+    end = view.range()
+    assert end[1] - end[0] < before, "what a person chose stays"
 
 
 def test_a_running_engine_is_drawn_frame_by_frame(engine: Engine, opened: Open, qtbot: QtBot) -> None:

@@ -1,6 +1,7 @@
 """The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -15,6 +16,7 @@ from app.window.main_window import MainWindow
 from engine import ModelSpec, Parallel
 from engine.checkpoints import inspect_model
 from engine.config import SCHEMES
+from engine.core import Card
 from engine.memory import rank_counts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
@@ -102,6 +104,30 @@ def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
     panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
     qtbot.waitUntil(panel.devices.isEnabled, timeout=WAIT)  # so that one can go back
     assert "quantized" in panel.devices.toolTip()
+
+
+def test_a_model_is_split_over_as_many_gpus_as_there_are(
+    qtbot: QtBot, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = SimpleNamespace(free=9 << 30, total=24 << 30)
+    answers = {"MemoryInfo": told, "CudaComputeCapability": (8, 6), "DisplayActive": 0}
+    asked = {f"nvmlDeviceGet{what}": lambda handle, told=told: told for what, told in answers.items()}
+    card = Card(SimpleNamespace(NVMLError=OSError, **asked), None)
+    monkeypatch.setattr("app.session.estimate.nvidia_driver", lambda: True)
+    monkeypatch.setattr("app.session.estimate.cards", lambda: [card, card])
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    model = panel.devices.model()
+    assert isinstance(model, QStandardItemModel)
+    panel.set_spec(ModelSpec("demo", device="cuda"))
+
+    def words(key: str) -> str:
+        return model.item(panel.devices.findData(key)).toolTip()
+
+    qtbot.waitUntil(lambda: "GPU" in words("4"), timeout=WAIT)
+    assert words("4") == "Each rank takes a GPU of its own; this machine has 2."
+    assert words("2") == words("2:sp") == ""
+    assert "choose device cpu" in words("2:pp")
 
 
 def test_the_focus_comes_back_to_an_address_where_no_server_is(qtbot: QtBot, window: MainWindow) -> None:

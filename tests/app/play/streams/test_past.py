@@ -93,7 +93,7 @@ def test_streams_stand_as_they_stood(bridge, wall, table, show, told_runs, tmp_p
             assert told(table.model.row_of(request)) == told(expected)
             states.add(expected.state)
         samples = [sample for view in then.values() for sample in view.samples]
-        counts = {"running": 0, "waiting": 0, "done": 0, "cancelled": 0, "failed": 0}
+        counts = {"failed": 0, "running": 0, "waiting": 0, "done": 0, "cancelled": 0}
         for sample in samples:  # as each card says
             counts[WORDS[sample.reason or sample.state]] += 1
         said = [f"{n:,} {what}" for what, n in counts.items() if n or what in ("running", "waiting", "done")]

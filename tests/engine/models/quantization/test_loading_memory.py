@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec
-from engine.bench.cpu.quantized import no_bars, save_subject
+from engine.bench.bars import no_bars
+from engine.bench.cpu.quantized import save_subject
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.bench.subject import Shape
 from engine.jobs import LoadCancelled, LoadProgress

@@ -1,16 +1,19 @@
-"""How the chosen model can be split over ranks, as the Devices of the model panel offer it; what each rank holds."""
+"""How a model can be split over ranks, as a choice of devices offers it."""
 
 from app.language import tr
-from app.words import bytes_words
+from app.ui.controls import DropDown
 from engine import Parallel
-from engine.memory import residual_bytes
-from engine.trace import Header
 
 MANY = (2, 4, 8)
 SPLITS = (Parallel(), *(Parallel(n, sequence=shares) for shares in (False, True) for n in MANY))
 SPLITS += tuple(Parallel(pipeline=n) for n in MANY)
 SHARING, STAGED = "sp", "pp"
+DEVICES = tr(
+    "over how many ranks every layer is split, each a GPU of its own or a process on a CPU; or the layers, stage after "
+    "stage of a pipeline, on a CPU so far; in the paged modes"
+)
 SEQUENCE = tr("+ sequence: norms and residuals are computed by shares of a step's rows")
+ABOUT = f"{DEVICES}\n{SEQUENCE}"
 
 
 def split_key(parallel: Parallel) -> str:
@@ -37,14 +40,13 @@ def split_title(parallel: Parallel) -> str:
     return tr("{ranks} as pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)
 
 
-def residual_words(header: Header) -> str:
-    """What norms and residuals take on each rank of a split model at the largest step; "" for one device,
-    and for stages, each of which has all of a step's."""
-    ranks, card, tokens = len(header.rank_devices), header.model, header.most_tokens
-    if ranks < 2 or header.rank_layers:
-        return ""
-    item = 4 if card.dtype == "float32" else 2
-    whole, share = (bytes_words(residual_bytes(tokens, card.hidden, item, n)) for n in (1, ranks))
-    if header.sequence_parallel:
-        return tr("Norms and residuals: {share} a rank; {whole} by tensor parallelism alone", share=share, whole=whole)
-    return tr("Norms and residuals: {whole} a rank; {share} with sequence parallelism", share=share, whole=whole)
+def split_items() -> list[tuple[str, object]]:
+    """All of them, as choices of a list."""
+    return [(split_title(split), split_key(split)) for split in SPLITS]
+
+
+def show_split(box: DropDown, split: Parallel) -> None:
+    """Chooses it in a list of them, where it stands from now on."""
+    if box.findData(split_key(split)) < 0:
+        box.addItem(split_title(split), split_key(split))
+    box.set_value(split_key(split))

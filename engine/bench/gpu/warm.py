@@ -1,0 +1,74 @@
+"""Compiles what the sections launch, beside the tests: Triton takes a core for seconds a kernel, and keeps it on disk.
+
+`python -m engine.bench.gpu.warm NAME` does one job. A load meets all that a run can launch, and a model of one layer
+launches what one of many does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from transformers import PreTrainedModel
+
+from engine.bench.gpu.attention import Case, K, Kernels, Pool
+from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
+from engine.bench.gpu.quantized import BATCHES, as_awq, random_llama_8b
+from engine.bench.gpu.report import Bench
+from engine.bench.gpu.stopwatch import GpuStopwatch
+from engine.bench.gpu.yardstick import settings
+from engine.config.specs import EngineConfig
+from engine.kernels.dependent_launch import can_depend
+
+POOL = 1 << 30  # bytes
+
+
+def of_yardstick(bench: Bench, dependent: str = "0", fused: bool = True) -> None:
+    """The kernels of Qwen3-0.6B's shape, as the yardstick and `decode` load it."""
+    if dependent == "1" and not can_depend(bench.watch.device):
+        return
+    with switched(dependent):
+        meet(bench, random_qwen3(bench, 1), settings(bench), fused=fused)
+
+
+def of_large(bench: Bench, convert: Callable[[PreTrainedModel], PreTrainedModel] | None = None) -> None:
+    """Those of Llama-3.1-8B's shape, dense or as AWQ."""
+    module = random_llama_8b(bench, 1)
+    config = EngineConfig(max_running=max(BATCHES))
+    meet(bench, module if convert is None else convert(module), config, "none" if convert is None else "awq")
+
+
+def meet(
+    bench: Bench, module: PreTrainedModel, config: EngineConfig, quantization: str = "none", fused: bool = True
+) -> None:
+    """Loads the model, which compiles whatever a run could ask for."""
+    config = replace(config, kv_memory=pool_bytes(bench) or POOL)
+    with begun(wrapped(module, "a layer", quantization, fused), config):
+        pass
+
+
+def of_attention(bench: Bench) -> None:
+    """Those that are timed alone: one row of the shortest context that is timed, of each group."""
+    kernels, pool = Kernels(bench), Pool(bench.watch, *((1, 32, 512) if bench.rehearsal else (8, 128, 4 * K)))
+    decode = {Case(1, min(case.context for case in kernels.decode), case.group) for case in kernels.decode}
+    shortest = min(case.context for case in kernels.prefill)
+    prefill = {Case(1, shortest, case.group, shortest) for case in kernels.prefill}
+    for case in decode | prefill:
+        assert pool.holds(case)
+        pool.lay_out(case).call()
+
+
+JOBS: dict[str, Callable[[Bench], None]] = {
+    "yardstick": of_yardstick,
+    "dependent": partial(of_yardstick, dependent="1"),
+    "not fused": partial(of_yardstick, fused=False),
+    "large": of_large,
+    "awq": partial(of_large, convert=as_awq),
+    "attention": of_attention,
+}
+
+
+if __name__ == "__main__":
+    JOBS[sys.argv[1]](Bench(GpuStopwatch()))
