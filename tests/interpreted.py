@@ -16,20 +16,13 @@ ROOT = Path(__file__).parents[1]
 OPTIONS = ["-p", "no:cacheprovider", "-p", "tests.quick_interpreter", "-W", "ignore::RuntimeWarning"]
 
 
-def check_interpreted(files: Iterable[Path], *, overflow: bool) -> None:
-    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run. `overflow`:
-    an integer operation that needs more bits than it has fails."""
+def check_interpreted(files: Iterable[Path]) -> None:
+    """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run."""
     if fault := interpreter_fault():
         pytest.skip(fault)
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *OPTIONS, *map(str, files)],
-        env={
-            **os.environ,
-            "TRITON_INTERPRET": "1",
-            "NO_OVERFLOW_CHECKS": "" if overflow else "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTEST_ADDOPTS": "",
-        },
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
         cwd=ROOT,
         capture_output=True,
         text=True,

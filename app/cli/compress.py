@@ -27,6 +27,7 @@ from app.interrupts import heard
 from engine import EngineConfig, InvalidInput, ModelSpec, compare_compressed, compress
 from engine.compression import KEEPS, METHODS, UNITS, Compressed, Effect
 from engine.config import Prompt
+from engine.core import import_engine
 
 LONGEST = 1 << 22  # bytes of a prompt
 STRUCK, PLAIN = "\x1b[2;9m", "\x1b[0m"
@@ -78,10 +79,10 @@ def run_compress(options: argparse.Namespace) -> int:
     effect = None
     with job_bar(quiet(options), "nothing was compressed", "choose a smaller model") as (bar, interrupted):
         with heard():
-            from engine import Engine
+            engine_type = import_engine()
         watched: dict[str, Any] = {"report": bar.loading, "cancelled": interrupted}
         config, loads = EngineConfig(max_running=4, kv_memory=options.kv_memory), {"threads": options.threads}
-        with Engine(spec, config, progress=bar.loading, cancelled=interrupted, **loads) as engine:
+        with engine_type(spec, config, progress=bar.loading, cancelled=interrupted, **loads) as engine:
             prompt = _prompt(given, options, engine.card.chat)
             made = compress(engine, prompt, method=method, scorer=options.scorer, **how, **watched)
             if options.measured:

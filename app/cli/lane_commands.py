@@ -29,6 +29,7 @@ from app.cli.progress import LanesBar
 from app.interrupts import heard, interrupt_as_event
 from engine import Lane, ModelSpec, Workload, parse_lanes
 from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult
+from engine.core import import_engine
 from engine.trace import Slo, formulas
 
 Result = TypeVar("Result", RaceResult, SweepResult)
@@ -82,7 +83,7 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
 def played(play: Play[Result], names: tuple[str, ...], options: argparse.Namespace) -> tuple[Result, bool]:
     """The result of a race or sweep, and whether Ctrl+C cut it short; `names` are those of the bar."""
     with heard():
-        from engine import Engine  # noqa: F401 - here, since below Ctrl+C would wait for a whole load
+        import_engine()  # here, since below Ctrl+C would wait for a whole load
 
     bar = LanesBar(quiet(options), names, options.repeats)
     with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:

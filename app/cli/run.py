@@ -30,6 +30,7 @@ from app.cli.progress import Bar
 from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
+from engine.core import import_engine
 from engine.trace import RUN_SUFFIX, Notice, RequestView, SampleView, Slo, TraceWriter, formulas
 from engine.workloads import demo_workload, read_prompts, unwrapped
 
@@ -71,9 +72,8 @@ def run_prompts(options: argparse.Namespace) -> int:
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:
         with heard():
-            from engine import Engine
-
-        with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
+            engine_type = import_engine()
+        with engine_type(spec, config, progress=bar.loading, threads=options.threads) as engine:
             for record in engine.trace.since(0):
                 if isinstance(record, Notice):  # of the load
                     print(f"batchscope: {record.text}", file=sys.stderr)

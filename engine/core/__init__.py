@@ -1,5 +1,7 @@
 """The engine: its loop, its process, and the streams it answers with."""
 
+import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.core.face import EngineFace
@@ -20,3 +22,16 @@ def __getattr__(name: str) -> Any:
 
         return Engine
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def import_engine() -> "type[Engine]":
+    """`Engine`, imported in two thirds of the time, for a process in which nothing else uses torch or transformers: the
+    latter goes without distributed modules and flex attention from then on."""
+    if "transformers" not in sys.modules:
+        with contextlib.suppress(Exception):  # of another version, say; then it takes as long as ever
+            from engine.core.preload import ENGINE, preload
+
+            preload([ENGINE])
+    from engine.core.engine import Engine
+
+    return Engine

@@ -1,4 +1,5 @@
-"""What the server of `engine.jobs.spawn` imports before it forks: what every child and the first load of a model need.
+"""What an engine needs is imported in two thirds of the time: by the server of `engine.jobs.spawn` before it forks, and
+by commands that have an engine in their own process.
 
 Left out is a third, which model code imports for what no engine does: torch.distributed.tensor and FSDP to shard
 modules, torch._dynamo and flex attention to compile, torchao to save. transformers is told for good that torch has
@@ -7,7 +8,7 @@ import their module once they are called. Afterwards everything else can be impo
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 import transformers
 
+ENGINE = "engine.core.engine"
 NEEDED = (
-    "engine.core.engine",
+    ENGINE,
     "engine.quality.measure",
     "engine.checkpoints.hub.client",
     "engine.checkpoints.hub.resumable_download",
@@ -29,8 +31,8 @@ LATER = {
 }
 
 
-def preload() -> None:
-    """Whatever cannot be imported is missed by the child that needs it."""
+def preload(needed: Iterable[str] = NEEDED) -> None:
+    """Of the server, whatever cannot be imported is missed by the child that needs it."""
     for place in (transformers.utils, transformers.utils.import_utils):
         vars(place).update(is_torch_distributed_available=lambda: False, is_torch_flex_attn_available=lambda: False)
     marks = dict.fromkeys(MARKS, _unmarked)
@@ -40,7 +42,7 @@ def preload() -> None:
         _replaced(vars(torch), {"_dynamo": dynamo}),
         _replaced(sys.modules, {"torch._dynamo": dynamo, **later}),
     ):
-        for module in NEEDED:
+        for module in needed:
             import_module(module)
         from engine.core.setup.activations import LiveBytes
 

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ from tests.conftest import NewData
 
 __all__ = ["engine", "hub", "served", "story", "tell", "told_runs"]  # fixtures of another file
 LOAD_MS = 60_000
+
+
+@pytest.fixture
+def qtbot(qtbot: QtBot) -> QtBot:
+    """Waits a minute where a test does not say how long, as long as a busy machine needs for what is right."""
+    for name in ("waitUntil", "waitSignal", "waitSignals"):
+        setattr(qtbot, name, partial(getattr(qtbot, name), timeout=LOAD_MS))
+    return qtbot
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +103,7 @@ def nothing_left(own_settings: Path, qapp: QApplication, settled: Settled) -> It
     gc.collect()
     qapp.processEvents()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while children() - before and time.monotonic() < deadline:  # one whose start was given up ends by itself
         time.sleep(0.01)
     left = {

@@ -34,4 +34,4 @@ def hub(served: SmallHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yield served
     for thread in threading.enumerate():
         if "process_request" in thread.name:  # an answer that nobody waits for any more
-            thread.join(10)
+            thread.join(60)

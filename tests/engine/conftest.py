@@ -72,7 +72,7 @@ def nothing_left() -> Iterator[None]:
     """Fails where what is inside leaves a thread or a child process alive."""
     threads, before = set(threading.enumerate()), children()
     yield
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while True:
         left = [t for t in threading.enumerate() if t not in threads and not t.name.startswith(KEPT)]
         born = children() - before

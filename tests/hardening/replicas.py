@@ -7,9 +7,10 @@ from engine import EngineProcess, ModelSpec
 from engine.serving import ServingSettings
 from engine.serving.fleet import local_fleet
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.fleet.conftest import CONFIG, until, whole
+from tests.engine.serving.fleet.conftest import CONFIG, whole
 from tests.engine.serving.fleet.disturbed import calm, client, lose_one
 from tests.hardening.found import Found
+from tests.waiting import until
 
 LATEST = 0.5  # seconds after the streams were sent, when most are over on an idle machine
 

@@ -46,7 +46,7 @@ def left(group: int) -> list[psutil.Process]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, error = process.communicate(timeout=120)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while left(process.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left(process.pid) == []
@@ -91,14 +91,16 @@ def test_without_standard_files_nothing_is_printed_into_the_run(
 
 
 def test_a_terminal_that_knows_no_more_than_ascii_is_printed_to_and_json_loses_nothing(prompts: Path) -> None:
-    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONPROFILEIMPORTTIME": "1"}
     command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--json"]
     fit, run = (begin(line, environment=ascii_only) for line in (["fit", "demo"], command))
     status, out, _ = ended(fit)
     assert status == 0
     assert "2 ? bytes ? layers" in out
-    status, out, _ = ended(run)
+    status, out, imported = ended(run)
     assert status == 0
+    assert " torch\n" in imported
+    assert "torch._dynamo\n" not in imported, "a compiler that no engine needs"
     assert json.loads(out)["answers"][0]["prompt"] == "Erzähl mir von einem Bären"
 
 
@@ -119,11 +121,11 @@ def test_a_home_that_nothing_can_be_written_to_is_no_hindrance(prompts: Path) ->
 
 
 ENDLESS = {  # commands, and the seconds in which they begin and do their work here
-    ("run", *DRAFT, "--max-tokens", "900", "--ignore-eos", "--repeat", "50", "--out", "OUT/a.bsrun"): 7.0,
-    ("quantize", "demo", "--out", "OUT"): 7.0,
+    ("run", *DRAFT, "--max-tokens", "900", "--ignore-eos", "--repeat", "50", "--out", "OUT/a.bsrun"): 5.0,
+    ("quantize", "demo", "--out", "OUT"): 5.0,
     ("--model", "demo-draft"): 5.0,
-    ("compare", *DRAFT, "--lanes", "recompute,static:2", "--workload", "long-prompt"): 7.0,
-    ("sweep", *DRAFT, "--sizes", "1", "--workload", "long-prompt"): 7.0,
+    ("compare", *DRAFT, "--lanes", "recompute,static:2", "--workload", "long-prompt"): 5.0,
+    ("sweep", *DRAFT, "--sizes", "1", "--workload", "long-prompt"): 5.0,
 }
 
 
@@ -140,7 +142,7 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_a_line_and_no_process(tmp_path
             status, _, error = ended(process)
             assert status == 130, (command, error)
             assert error.splitlines()[-1].startswith("batchscope: stopped"), command
-            assert time.monotonic() - begun < 20, command
+            assert time.monotonic() - begun < 60, command
         else:
             assert ended(process)[0] == 0, command
 

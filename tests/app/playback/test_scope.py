@@ -134,7 +134,7 @@ def test_it_plays_to_the_end_and_follows_there(qtbot: QtBot, scope: Scope) -> No
     scope.toggle()
     assert scope.playing
     assert scope.now == scope.origin, "from the start, since it was at the end"
-    qtbot.waitUntil(lambda: not scope.playing, timeout=5000)
+    qtbot.waitUntil(lambda: not scope.playing)
     assert scope.following
     assert moments == sorted(moments)
     assert len(moments) > 3

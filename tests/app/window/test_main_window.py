@@ -348,7 +348,7 @@ def test_a_small_screen_is_enough_and_no_tab_is_cut(qtbot: QtBot, window: MainWi
         assert window.page.wall.height() > theme.px(60)
         bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
         assert max(bar.count() for bar in bars) == tabs, "the step stands behind the timeline where both are narrow"
-        qtbot.waitUntil(lambda bars=bars: whole(bars), timeout=5000)  # type: ignore[misc]
+        qtbot.waitUntil(lambda bars=bars: whole(bars))  # type: ignore[misc]
 
 
 def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
@@ -389,7 +389,7 @@ def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: 
     window.show_page(PLAY)
     for zoom in (1.0, 1.25, 1.5, 1.0, 1.25):
         theme.set_zoom(zoom)
-        qtbot.waitUntil(lambda: whole(bars), timeout=5000)
+        qtbot.waitUntil(lambda: whole(bars))
         view.ensurePolished()
         room = view.sizeHint().width() - theme.px(24 + 8)
         assert view.fontMetrics().horizontalAdvance("Slots and streams") <= room

@@ -156,7 +156,7 @@ def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, 
 
 def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "SECTIONS", {"slow": (4.0, f"{__name__}:unused")})
-    monkeypatch.setattr(gpu, "PATIENCE", -3.8)
+    monkeypatch.setattr(gpu, "PATIENCE", -3.5)
 
     def slow(bench: Bench) -> None:
         bench.table("one row", (("µs", "8.2f"),)).add(1.0)

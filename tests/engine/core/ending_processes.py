@@ -45,7 +45,7 @@ def busy() -> tuple[EngineProcess, Stream, list[Stream]]:
 def check_texts(engine: EngineProcess, over: Stream, open_ones: list[Stream], reason: FinishReason) -> None:
     """All streams have ended, and the trace has kept what they said."""
     for stream in open_ones:
-        completion = stream.result(timeout=5)
+        completion = stream.result(timeout=60)
         view = engine.trace.requests[stream.request]
         assert completion.finish_reason is view.reason is reason
         assert completion.text == view.text

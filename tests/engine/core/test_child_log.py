@@ -27,7 +27,7 @@ def test_what_the_child_logs_is_logged_here_and_its_stacks_are_told(
         assert not list(folder.iterdir()), "the file of the stacks has no name any more"
         os.kill(engine.pid, signal.SIGSEGV)
         for thread in (engine._receiver,):
-            thread.join(10)
+            thread.join(60)
         assert "SIGSEGV" in engine.error
         assert engine.stacks.startswith("Fatal Python error: Segmentation fault")
         assert "engine/core/host.py" in engine.stacks

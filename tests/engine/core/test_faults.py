@@ -68,7 +68,7 @@ def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
             assert completion.finish_reason is FinishReason.ERROR
             assert completion.error == f"the GPU reported an unrecoverable error ({ILLEGAL})"
             assert completion.text, "what was said is kept"
-        engine._thread.join(timeout=10)
+        engine._thread.join(timeout=60)
         assert (engine.alive, engine.lost, engine.restart) == (False, True, False)
         assert [n.text for n in engine.trace.records if isinstance(n, Notice)] == [streams[0].result().error]
         assert engine.trace.complete
@@ -87,7 +87,7 @@ def test_a_host_whose_engine_lost_the_device_loads_no_other() -> None:
         assert isinstance(engine, Engine)
         Watched(engine, after=lose)
         assert engine.submit(FOX, LONG).result(timeout=20).finish_reason is FinishReason.ERROR
-        engine._thread.join(timeout=10)
+        engine._thread.join(timeout=60)
         with pytest.raises(RuntimeError, match="nothing can be loaded in this process any more"):
             host.open(spec, config, print, threading.Event())
 
@@ -120,7 +120,7 @@ def test_a_process_that_lost_the_device_tells_its_parent_to_start_another(demo_c
             assert stream.result().error == f"the GPU reported an unrecoverable error ({ILLEGAL})"
         assert running.result().text
         assert gone(engine.pid)
-        engine._receiver.join(timeout=10)
+        engine._receiver.join(timeout=60)
         assert engine.restart
         assert not engine.alive
         assert engine.error == lost.result().error

@@ -212,9 +212,8 @@ def test_requests_stop_cancel_and_fail_alike_in_every_mode(mode: str, depth: int
 
 def test_chunks_of_a_prompt_share_their_steps_with_decodes(demo: Engine) -> None:
     demo.begin(EngineConfig("chunked", 4, token_budget=16))
-    talking = demo.submit(chat("Tell me a story"), SHORT.with_(max_tokens=60))
-    next(iter(talking))
-    long = demo.submit(list(range(5, 205)), SHORT)
+    both = [Submission(chat("Tell me a story"), SHORT.with_(max_tokens=60)), Submission(list(range(5, 205)), SHORT)]
+    talking, long = demo.submit_many(both)
     for stream in (talking, long):
         stream.result(timeout=60)
     mixed = [s for s in steps(demo.trace) if len(set(s.kind.tolist())) == 2]

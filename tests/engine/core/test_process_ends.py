@@ -33,7 +33,7 @@ def test_a_load_that_is_cancelled_leaves_no_process() -> None:
         except LoadCancelled:
             assert cancelled.is_set()
         else:
-            assert turn > 2, "a load takes longer than a tenth of a second"
+            assert turn, "what was cancelled before it began"
         timer.cancel()
         timer.join()
         assert all(gone(pid) for pid in children() - before)

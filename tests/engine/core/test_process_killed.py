@@ -17,6 +17,7 @@ from engine.core.process import EngineDied
 from engine.trace import FinishReason, Notice
 from tests.children import children
 from tests.engine.core.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
+from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -29,10 +30,10 @@ def test_a_child_that_is_killed_ends_its_requests_with_an_error_and_their_texts_
             caller.start()
         os.kill(engine.pid, signal.SIGKILL if turn % 4 else signal.SIGSEGV)
         for caller in callers:
-            caller.join(timeout=10)
+            caller.join(timeout=60)
             assert not caller.is_alive()
-        open_ones[0].result(timeout=10)
-        engine._receiver.join(timeout=10)
+        open_ones[0].result(timeout=60)
+        engine._receiver.join(timeout=60)
         assert gone(engine.pid)
         check_texts(engine, over, open_ones, FinishReason.ERROR)
         how = "killed by signal " + ("SIGKILL" if turn % 4 else "SIGSEGV")
@@ -54,7 +55,7 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
     deaths = []
     for turn in range(TIMES):
         pids: list[int] = []
-        killer = threading.Thread(target=kill_newest_child, args=(0.03 * turn, pids))
+        killer = threading.Thread(target=kill_new_child, args=(children(), 0.03 * turn, pids))
         killer.start()
         try:
             EngineProcess(DRAFT, SMALL, threads=1).close()
@@ -62,13 +63,14 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
             deaths.append(str(died))
         killer.join()
         assert all(gone(pid) for pid in pids)
-    assert len(deaths) >= TIMES - 1, "a load takes longer than a tenth of a second"
+    assert deaths, "a load takes longer than a moment"
     assert all("killed by signal SIGKILL" in death for death in deaths)
 
 
-def kill_newest_child(after: float, pids: list[int]) -> None:
-    time.sleep(0.05 + after)
-    for pid in children():
+def kill_new_child(before: set[int], after: float, pids: list[int]) -> None:
+    until(lambda: children() - before)
+    time.sleep(after)
+    for pid in children() - before:
         pids.append(pid)
         psutil.Process(pid).kill()
 
@@ -100,12 +102,12 @@ def engines_of(parent: subprocess.Popen[str]) -> list[int]:
 
 
 def test_a_window_that_is_killed_while_its_engine_starts_takes_it_along() -> None:
-    for turn in range(6):
+    for after in (0.0, 0.5, 1.5, 2.5):
         with window() as parent:
             while not engines_of(parent):
                 assert parent.poll() is None
                 time.sleep(0.005)
-            time.sleep(0.5 * turn)
+            time.sleep(after)
             engines = engines_of(parent)
             parent.kill()
         assert all(gone(pid) for pid in engines)

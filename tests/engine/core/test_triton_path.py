@@ -13,4 +13,4 @@ pytestmark = pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_the_engine_on_the_gpus_path_says_what_it_says_on_the_cpus() -> None:
     names = [f"interpreted_{what}_checks.py" for what in ("engine", "beam", "rules", "kv", "prompt", "swap")]
-    check_interpreted([Path(__file__).with_name(name) for name in names], overflow=False)
+    check_interpreted([Path(__file__).with_name(name) for name in names])

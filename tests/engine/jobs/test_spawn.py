@@ -45,7 +45,7 @@ class Asked:
     def end(self) -> int:
         self._lines.close()
         self.link.close()
-        return self.child.wait(10)
+        return self.child.wait(60)
 
     @property
     def forked(self) -> bool:
@@ -114,7 +114,7 @@ def test_how_a_child_ended_is_told_to_all_who_wait() -> None:
         child.child.wait(0.01)
     child.child.kill()
     for thread in waiting:
-        thread.join(10)
+        thread.join(60)
     child.child.terminate()  # which has nobody to hear it
     assert codes == 3 * [-signal.SIGKILL]
     assert child.end() == -signal.SIGKILL
@@ -141,10 +141,9 @@ def test_light_work_does_not_wait_for_the_server() -> None:
             assert not child.forked
         cancelled = threading.Event()
         threading.Timer(0.1, cancelled.set).start()
-        begun = time.monotonic()
         with pytest.raises(LoadCancelled):
             Asked(cancelled=cancelled)
-        assert time.monotonic() - begun < 1
+        assert not server.ready, "who cancels does not wait until it is"
     finally:
         server.end()
         spawn._server = kept
@@ -191,8 +190,8 @@ def test_a_stopped_server_holds_nobody_up_whose_child_has_ended() -> None:
     try:
         asked.child.kill()
         begun = time.monotonic()
-        assert asked.child.wait(10) == spawn.UNTOLD
-        assert time.monotonic() - begun < 5
+        assert asked.child.wait(60) == spawn.UNTOLD
+        assert time.monotonic() - begun < 30
     finally:
         os.kill(pid, signal.SIGCONT)
         asked.link.close()

@@ -8,6 +8,10 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+import triton
+import triton.language as tl
+from triton.runtime.errors import InterpreterError
+
 from engine.kernels.step_inputs import BLOCK, SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
 
 SIZE = 4  # tokens a block
@@ -117,3 +121,17 @@ def test_changes_are_made_where_they_belong_and_nowhere_else(count: int) -> None
     expected[index] = values.int()
     apply_changes(state, torch.cat([index, values]).int())
     assert torch.equal(state, expected)
+
+
+@triton.jit
+def square_kernel(number, square):
+    tl.store(square, tl.load(number) * tl.load(number))
+
+
+def test_an_integer_that_needs_more_bits_than_it_has_is_a_fault() -> None:
+    """Of which kernels that these checks run have none."""
+    number, square = torch.tensor([46_340], dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    square_kernel[(1,)](number, square)
+    assert int(square) == 46_340**2
+    with pytest.raises(InterpreterError, match="int32 overflow detected for operation mul"):
+        square_kernel[(1,)](number + 1, square)

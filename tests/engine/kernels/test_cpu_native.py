@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -21,6 +23,7 @@ from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
 from engine.models.loading import load
 from tests.engine.kernels import oracle
+from tests.waiting import until
 
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
@@ -221,34 +224,38 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.Monke
     assert look().why == f"{broken} failed: no such flag"
 
 
-@needs_compiler
-def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(monkeypatch, tmp_path) -> None:
-    look = library.look
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], library.Native]:
+    """Looks for a library of one source, which is made in a moment and kept in the test's folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert look().library is not None
+    monkeypatch.setattr(library, "SOURCES", [source for source in library.SOURCES if source.name == "populate.c"])
+    return library.look
+
+
+@needs_compiler
+def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(small, tmp_path) -> None:
+    assert small().library is not None
     (kept,) = tmp_path.rglob("*.so")
     made = kept.stat().st_mtime_ns
-    assert look().library is not None
+    assert small().library is not None
     assert kept.stat().st_mtime_ns == made
     kept.unlink()
     kept.parent.rmdir()
     kept.parent.write_text("in the way")
-    assert "batchscope" in look().why
+    assert "batchscope" in small().why
 
 
 @needs_compiler
-def test_a_kept_library_that_is_damaged_is_made_anew(monkeypatch, tmp_path) -> None:
-    look = library.look
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(library, "FLAGS", [flag for flag in library.FLAGS if flag != "-O3"])  # sooner done
-    assert look().library is not None
+def test_a_kept_library_that_is_damaged_is_made_anew(small, tmp_path) -> None:
+    assert small().library is not None
     (kept,) = tmp_path.rglob("*.so")
     whole = kept.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], whole[:20_000] + bytes(20_000) + whole[40_000:]):
+    for damaged in (b"", whole[: len(whole) // 2], whole[:4_000] + bytes(4_000) + whole[8_000:]):
         kept.unlink()  # and not written over: it is loaded
         kept.write_bytes(damaged)
-        assert look().library is not None
-        assert kept.read_bytes()[:20_000] == whole[:20_000]
+        assert not library._is_whole(kept)
+        assert small().library is not None
+        assert kept.read_bytes()[:8_000] == whole[:8_000]
         assert library._is_whole(kept)
 
 
@@ -265,16 +272,13 @@ def test_compiling_is_told_and_can_be_given_up_within_a_moment(tmp_path, monkeyp
 
     with pytest.raises(LoadCancelled):
         library.look(compiling)
-    assert time.monotonic() - told[-1] < 1.0
+    assert time.monotonic() - told[-1] < 4.0, "compiling takes longer, the longer the busier the machine is"
 
     def running() -> list[str]:
         lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
         return [line for line in lines if str(tmp_path) in line]
 
-    until = time.monotonic() + 5  # what was killed is gone once the system comes to it
-    while running() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not running(), "nor does what the compiler began run on"
+    until(lambda: not running())  # nor does what the compiler began run on
     assert not list(tmp_path.glob("batchscope/*"))
 
 

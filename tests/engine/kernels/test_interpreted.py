@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 def test_kernels_in_the_interpreter_agree_with_the_oracle() -> None:
     checks = sorted(Path(__file__).parent.glob("interpreted_*_checks.py"))
     assert len(checks) == 12
-    check_interpreted(checks, overflow=True)
+    check_interpreted(checks)
 
 
 @pytest.mark.parametrize("triton", ["3.6.0", "3.5.1", "3.7.1", "3.9.0"])

@@ -17,7 +17,8 @@ from engine.parallel.stages import Anatomy, micro_batches, split, stage_of
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind, Step, load_trace, save_trace
 from engine.trace.records.check import RecordCheck
-from tests.engine.parallel.test_tensor import GREEDY, PLAIN, SQUEEZED, said
+from tests.engine.parallel.plans import EVERY_PLAN
+from tests.engine.parallel.test_tensor import GREEDY, PLAIN, said
 from tests.engine.tiny_models import TINY_MODELS, TinyModel, random_prompts, save_tiny_model
 
 TINY = ["llama", "qwen3", "gemma2", "gemma3", "phi3", "mixtral", "gpt2", "gpt-neox", "olmo2"]
@@ -74,22 +75,7 @@ def both(tiny_folder: Callable[[str], Path]) -> Iterator[Both]:
         yield Both(one, two)
 
 
-@pytest.mark.parametrize(
-    ("changes", "params"),
-    [
-        ({"kv_memory": SQUEEZED}, {"max_tokens": 60}),
-        ({"kv_memory": SQUEEZED, "preemption": "swap"}, {"max_tokens": 60}),
-        ({"mode": "chunked", "token_budget": 8}, {}),
-        ({"prefix_caching": True}, {}),
-        ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
-        ({"speculation": "ngram"}, {}),
-        ({}, {"prompt_logprobs": 2, "logprobs": 2}),
-        ({}, {"beam_width": 3}),
-        ({"cuda_graphs": False}, {"repetition_penalty": 1.2}),
-        ({"kv_dtype": "int8"}, {}),
-    ],
-    ids=lambda x: " ".join(f"{k}={v}" for k, v in x.items()) or "plain",
-)
+@EVERY_PLAN
 def test_stages_follow_whatever_rank_0_plans(both: Both, changes: dict, params: dict) -> None:
     config = EngineConfig(**{"max_running": 8, "token_budget": 64, "block_size": 16, **changes})
     asked, found, scores = GREEDY.with_(**params), [], []

@@ -10,6 +10,7 @@ from transformers import Qwen2MoeConfig
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
 from engine.trace import Step, load_trace, save_trace
+from tests.engine.parallel.plans import EVERY_PLAN
 from tests.engine.tiny_models import VOCABULARY, TinyModel, random_prompts, save_tiny_model
 
 TINY = ["llama", "qwen2", "qwen3", "gemma2", "phi3", "mixtral", "qwen3 moe", "starcoder2", "gpt-oss"]
@@ -76,25 +77,7 @@ def ways(tiny_folder: Callable[[str], Path]) -> Iterator[Ways]:
         yield Ways(*(open_.enter_context(engine) for engine in made))
 
 
-SQUEEZED = 12 * 16 * 2 * 2 * 2 * 16 * 4  # bytes of twelve blocks
-
-
-@pytest.mark.parametrize(
-    ("changes", "params"),
-    [
-        ({"kv_memory": SQUEEZED}, {"max_tokens": 60}),
-        ({"kv_memory": SQUEEZED, "preemption": "swap", "swap_memory": 3 * SQUEEZED}, {"max_tokens": 60}),
-        ({"mode": "chunked", "token_budget": 8}, {}),
-        ({"prefix_caching": True}, {}),
-        ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
-        ({"speculation": "ngram"}, {}),
-        ({}, {"prompt_logprobs": 2, "logprobs": 2}),
-        ({}, {"beam_width": 3}),
-        ({"cuda_graphs": False}, {"repetition_penalty": 1.2}),
-        ({"kv_dtype": "int8"}, {}),
-    ],
-    ids=lambda x: " ".join(f"{k}={v}" for k, v in x.items()) or "plain",
-)
+@EVERY_PLAN
 def test_two_ranks_follow_whatever_rank_0_plans(ways: Ways, changes: dict, params: dict) -> None:
     config = EngineConfig(**{"max_running": 8, "token_budget": 64, "block_size": 16, **changes})
     asked = GREEDY.with_(**params)

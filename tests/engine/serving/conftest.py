@@ -10,6 +10,7 @@ from openai import OpenAI
 
 from engine import EngineConfig, EngineProcess, ModelSpec
 from engine.serving import Server, ServingSettings
+from engine.trace import Record
 
 CONFIG = EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20, prefix_caching=True)
 
@@ -43,6 +44,11 @@ def calling(engine: EngineProcess, settings: ServingSettings) -> Iterator[httpx2
 def engine() -> Iterator[EngineProcess]:
     with EngineProcess(ModelSpec("demo"), CONFIG, threads=1) as engine:
         yield engine
+
+
+def kept(engine: EngineProcess) -> list[Record]:
+    """Of the trace that all these tests write, what their servers have not let go."""
+    return engine.trace.since(engine.trace.records.first)
 
 
 @pytest.fixture(scope="module")

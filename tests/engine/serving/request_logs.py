@@ -7,17 +7,19 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+import psycopg
 from sqlalchemy import create_engine, select
 
 from engine.config.specs import SamplingParams
 from engine.serving.exchange import Facts
 from engine.serving.request_log.table import REQUESTS
+from tests.waiting import until
 
 
 def facts(number: int, **changes: Any) -> Facts:
@@ -59,13 +61,6 @@ def rows_of(url: str) -> list[dict[str, Any]]:
         engine.dispose()
 
 
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Postgres:
     """A server of ours alone, on a socket in its own folder; it may be stopped hard and started again."""
 
@@ -90,6 +85,14 @@ class Postgres:
         order += ["-c", "listen_addresses=", "-c", "shared_buffers=8MB", "-c", "max_connections=10"]
         kept = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self._folder}
         self._process = subprocess.Popen(order, **kept, **self._user)
+        until(self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(host=str(self._folder), user="batchscope", dbname="postgres").close()
+        except psycopg.OperationalError:  # it is on its way
+            return False
+        return True
 
     def stop(self) -> None:
         """As a power failure would: nothing is finished."""

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from engine import EngineProcess, InvalidInput
 from engine.serving import KEYS_VARIABLE, JwtRules, KeyFile, Server, ServingSettings, made_key
 from engine.trace import Submitted
-from tests.engine.serving.conftest import calling, serving
+from tests.engine.serving.conftest import calling, kept, serving
 
 SECRET = b"a secret of at least thirty-two bytes, as HS256 wants"
 GOOD = {"iss": "us", "aud": "them", "sub": "ann"}
@@ -234,7 +234,7 @@ def test_neither_keys_nor_tokens_nor_texts_are_written_anywhere(
         http.post(f"/nowhere?key={credentials}", content=said, headers=headers)
     ours = [r.getMessage() for r in caplog.records if not r.name.startswith(("httpx", "httpcore"))]
     written = "\n".join([*ours, *capfd.readouterr(), (folder / "keys.json").read_text()])
-    labels = {record.label for record in engine.trace.since(0) if isinstance(record, Submitted)}
+    labels = {record.label for record in kept(engine) if isinstance(record, Submitted)}
     assert {"ann", "jwt ann"} <= labels
     for secret in (key, key.removeprefix("bs-"), bearer, bearer.split(".")[2], SECRET.decode()):
         assert secret not in written

@@ -2,8 +2,6 @@
 
 import socket
 import threading
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,42 +11,36 @@ import pytest
 from engine import EngineProcess
 from engine.serving import Server, ServingSettings
 from engine.trace import Ended, FinishReason, Step, Submitted
-from tests.engine.serving.conftest import serving
+from tests.engine.serving.conftest import kept, serving
+from tests.waiting import until
 
 LONG: dict[str, Any] = {"model": "demo", "prompt": "Once", "max_tokens": 900, "ignore_eos": True}
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def submitted(engine: EngineProcess) -> list[int]:
-    return [record.request for record in engine.trace.since(0) if isinstance(record, Submitted)]
+    return [record.request for record in kept(engine) if isinstance(record, Submitted)]
 
 
 def ends_of(engine: EngineProcess, request: int) -> list[Ended]:
-    return [r for r in engine.trace.since(0) if isinstance(r, Ended) and r.request == request]
+    return [r for r in kept(engine) if isinstance(r, Ended) and r.request == request]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_client_that_goes_away_ends_its_request_and_gives_its_blocks_back(
     server: Server, engine: EngineProcess, streamed: bool
 ) -> None:
-    known = len(submitted(engine))
+    known = set(submitted(engine))
     host, _, port = server.address.removeprefix("http://").partition(":")
     body = str(LONG | {"n": 2, "stream": streamed}).replace("'", '"').replace("True", "true").replace("False", "false")
     head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection((host, int(port))) as client:
         client.sendall((head + body).encode())
-        until(lambda: len(submitted(engine)) > known)
-        request = submitted(engine)[-1]
-        until(lambda: any(isinstance(r, Step) and request in r.request for r in engine.trace.since(0)[-20:]))
+        until(lambda: set(submitted(engine)) - known)
+        request = max(submitted(engine))
+        until(lambda: any(isinstance(r, Step) and request in r.request for r in kept(engine)[-20:]))
         assert not ends_of(engine, request)
     until(lambda: len(ends_of(engine, request)) == 2)
-    records = engine.trace.since(0)
+    records = kept(engine)
     assert {end.reason for end in ends_of(engine, request)} == {FinishReason.CANCELLED}
     until(lambda: _free(engine) == engine.trace.header.blocks)
     counted = [r for r in records if isinstance(r, Step) and request in r.request]
@@ -56,7 +48,7 @@ def test_a_client_that_goes_away_ends_its_request_and_gives_its_blocks_back(
 
 
 def _free(engine: EngineProcess) -> int:
-    last = [record for record in engine.trace.since(0) if isinstance(record, Step)][-1]
+    last = [record for record in kept(engine) if isinstance(record, Step)][-1]
     return last.free_blocks + last.cached_blocks
 
 

@@ -19,7 +19,8 @@ from engine.serving import server as server_module
 from engine.serving.watch import hub, watcher
 from engine.trace import FinishReason, Notice
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, heard, heard_until, raw, until, watching
+from tests.engine.serving.wires import GREEDY, heard, heard_until, raw, watching
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -122,7 +123,7 @@ def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(
             first.wait()
             with serving(engine, ServingSettings(port=port)):
                 until(lambda: remote.trace is not before and remote.status.connected)
-                ended = stream.result(5)
+                ended = stream.result(60)
                 assert ended.finish_reason is FinishReason.ERROR
                 assert ended.text, "what had come is kept"
                 said = [record for record in before.records if isinstance(record, Notice)][-1]

@@ -16,7 +16,8 @@ from engine.trace import FinishReason
 from tests.engine.serving.conftest import serving
 from tests.engine.serving.request_logs import rows_of
 from tests.engine.serving.test_otlp import Collector, collecting, plain
-from tests.engine.serving.wires import GREEDY, raw, said, until, watching
+from tests.engine.serving.wires import GREEDY, raw, said, watching
+from tests.waiting import until
 
 SAID, STOP = "a marmalade heirloom", "periwinkle"
 CHAT: Any = [{"role": "user", "content": SAID}]

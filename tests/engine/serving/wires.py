@@ -20,13 +20,6 @@ from engine.trace.records import VERSION
 GREEDY = SamplingParams(max_tokens=150, temperature=0, ignore_eos=True)
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @contextmanager
 def watching(url: str, key: str = "", **how: Any) -> Iterator[RemoteEngine]:
     engine = RemoteEngine(ServerAddress(url, key), **how)
@@ -130,4 +123,4 @@ class Wire:
         self._end(self._listener)
         self.cut()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)

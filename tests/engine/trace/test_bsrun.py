@@ -19,6 +19,7 @@ from engine.trace import Notice, TraceWriter
 from engine.trace.records import encode
 from engine.workloads import demo_workload
 from tests.engine.trace.hand_made import notices
+from tests.waiting import until
 
 
 def test_a_real_run_is_saved_and_read_back(demo: Engine, tmp_path: Path) -> None:
@@ -80,10 +81,7 @@ def test_a_save_that_fails_says_so_and_leaves_what_was_there(tmp_path: Path) -> 
 def test_what_was_killed_is_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "folder" / "killed.bsrun"
     writer = TraceWriter(Trace(notices(50)), path, interval=0.01)
-    for _ in range(500):
-        if writer._written == 50:
-            break
-        time.sleep(0.01)
+    until(lambda: writer._written == 50)
     beside = path.with_name("killed.bsrun-wal")
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -144,11 +142,12 @@ def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path)
         "from tests.engine.trace.hand_made import notices\ntrace = Trace()\n"
         "writer = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
         "for record in notices(100):\n    trace.append(record)\n    time.sleep(0.002)\n"
+        "while writer._written < 50:\n    time.sleep(0.001)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(path)], timeout=60, check=False)
     records = load_trace(path).since(0)
-    assert 20 < len(records) <= 100
+    assert 50 <= len(records) <= 100
     assert records == notices(len(records))
 
 

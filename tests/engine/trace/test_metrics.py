@@ -238,10 +238,10 @@ def test_two_hundred_thousand_row_steps_are_measured_at_once() -> None:
         step(i, i, i + 1.0, [(r, 8 + i, 1, D) for r in range(16)], dict.fromkeys(range(16), 5)) for i in range(100)
     ]
     trace = Trace([*asked, *(s for s in steps for _ in range(125))])
-    begun = time.perf_counter()
+    begun = time.process_time()
     found: Metrics = measure(trace)
     assert (found.row_steps, found.output_tokens) == (200_000, 200_000)
-    assert time.perf_counter() - begun < 2, "a fraction of a second on an idle machine"
+    assert time.process_time() - begun < 5, "a fraction of a second on a quick machine"
 
 
 # The index that views read.

@@ -386,10 +386,10 @@ def test_a_line_of_megabytes_is_refused_without_the_memory_for_its_tokens(tmp_pa
     ],
 )
 def test_sizes_that_no_context_holds_are_refused_before_they_are_written(tmp_path: Path, group: dict[str, Any]) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(InvalidInput, match=r"exceed the model's context of 1,024; lower prompt_tokens"):
         load_workload(write_recipe(tmp_path, **group))
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_turns_count_towards_the_most_requests(tmp_path: Path) -> None:
@@ -400,9 +400,9 @@ def test_turns_count_towards_the_most_requests(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_long_text_is_exact_and_written_in_seconds() -> None:
-    counter, begun = counter_for(), time.perf_counter()
+    counter, begun = counter_for(), time.process_time()
     assert counter.count(text_of(30_000, counter, Random(1), "Once")) == 30_000
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 # The model.

@@ -716,8 +716,8 @@ def test_drawing_costs_no_more_for_a_longer_trace(opened: Open) -> None:
         view, best = panel.view, 9.0
         for _ in range(5):
             view.set_range(1.0, 3.0 + 1e-6 * _)
-            begun = time.perf_counter()
+            begun = time.thread_time()
             view.repaint()
-            best = min(best, time.perf_counter() - begun)
+            best = min(best, time.thread_time() - begun)
         seconds.append(best)
     assert seconds[1] < 3 * seconds[0] + 0.01

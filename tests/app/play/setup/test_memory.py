@@ -22,7 +22,7 @@ from engine.memory import Fit, kv_capacity
 from tests.app.made_up_gpu import gpu_header
 
 GPU = gpu_header(64, 24_000)
-WAIT = 20_000
+WAIT = 60_000
 
 
 def shown(qtbot: QtBot, width: int = 262) -> ModelBill:

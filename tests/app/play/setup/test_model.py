@@ -20,7 +20,7 @@ from engine.core import Card
 from engine.memory import rank_counts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
-WAIT = 20_000
+WAIT = 60_000
 
 
 @pytest.mark.parametrize(

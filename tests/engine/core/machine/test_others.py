@@ -22,9 +22,9 @@ def shares(process: psutil.Process) -> tuple[float, float]:
     """What others took of the CPU in a second, and what this process took."""
     meter, before, begun = OthersMeter(), process.cpu_times().user, time.perf_counter()
     time.sleep(1.0)
-    found, wall = meter.read(), time.perf_counter() - begun
+    took, found = process.cpu_times().user - before, meter.read()
     assert found is not None
-    return found, (process.cpu_times().user - before) / wall / usable_cores()
+    return found, took / (time.perf_counter() - begun) / usable_cores()
 
 
 def test_what_a_stranger_takes_is_others() -> None:

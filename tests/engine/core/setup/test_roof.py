@@ -120,4 +120,4 @@ def test_the_header_of_a_trace_has_the_roof(demo: Engine) -> None:
     roof = demo.trace.header.roof
     assert roof is not None
     assert roof == demo.roof
-    assert roof.seconds < 1
+    assert roof.seconds < 5, "a fraction of a second where nothing else runs"

@@ -83,7 +83,7 @@ def test_a_cancelled_load_leaves_memory_as_it_was(quantization: str, folder: Cal
         cancelling = Cancelling(0.5)
         with pytest.raises(LoadCancelled) as caught:
             Engine(spec, progress=cancelling, cancelled=cancelling.event, threads=1)
-        assert time.perf_counter() - cancelling.set_at < 5.0  # about one on a quiet machine
+        assert time.perf_counter() - cancelling.set_at < 20.0  # about one on a quiet machine
         assert 0 < cancelling.last < 110 * MIB
         errors.append(caught.value)  # still held, and with it where it came from
 
@@ -126,5 +126,5 @@ def test_a_cancelled_load_of_a_child_process_ends_the_child_at_once(folder: Call
     before = children()
     with pytest.raises(LoadCancelled):
         EngineProcess(ModelSpec(str(folder("nf4")), "nf4"), progress=cancelling, cancelled=cancelling.event)
-    assert time.perf_counter() - cancelling.set_at < 5.0  # about one on a quiet machine
+    assert time.perf_counter() - cancelling.set_at < 20.0  # about one on a quiet machine
     assert children() == before

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,13 +18,6 @@ CONFIG = EngineConfig(max_running=32, token_budget=512, kv_memory=24 << 20, pref
 
 def story(number: int) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"Tell me story {number} about a fox and a kite."}]
-
-
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def whole(fleet: Fleet) -> bool:

@@ -9,7 +9,8 @@ import httpx2
 from engine import EngineProcess, SamplingParams
 from engine.serving import Server
 from engine.serving.fleet import Fleet
-from tests.engine.serving.fleet.conftest import busiest, kill, story, undisturbed, until, whole
+from tests.engine.serving.fleet.conftest import busiest, kill, story, undisturbed, whole
+from tests.waiting import until
 
 STREAMS, TOKENS = 32, 96
 

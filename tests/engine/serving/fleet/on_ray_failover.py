@@ -7,7 +7,8 @@ import pytest
 
 from engine import EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.serving.fleet.on_ray import ray_fleet
-from tests.engine.serving.fleet.conftest import CONFIG, busiest, said, story, undisturbed, until, whole
+from tests.engine.serving.fleet.conftest import CONFIG, busiest, said, story, undisturbed, whole
+from tests.waiting import until
 
 
 def main() -> None:

@@ -15,8 +15,9 @@ from engine.serving.fleet import Fleet, keeper, local_fleet
 from engine.trace import Ended, FinishReason, Header, Notice, Step, Submitted
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.fleet.conftest import busiest, kill, said, story, undisturbed, until, whole
+from tests.engine.serving.fleet.conftest import busiest, kill, said, story, undisturbed, whole
 from tests.engine.serving.fleet.disturbed import calm, client, lose_one
+from tests.waiting import until
 
 KILLS = int(os.environ.get("KILLS", "2"))  # 20 for the long one
 SMALL = EngineConfig(max_running=4, token_budget=512, kv_memory=4 << 20)
