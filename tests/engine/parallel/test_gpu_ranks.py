@@ -12,4 +12,4 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.timeout(300)
 def test_ranks_with_the_gpus_runner_say_what_one_device_says() -> None:
-    check_interpreted([Path(__file__).with_name("interpreted_gpu_rank_checks.py")], overflow=False)
+    check_interpreted([Path(__file__).with_name("interpreted_gpu_rank_checks.py")])
