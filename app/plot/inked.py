@@ -35,11 +35,16 @@ def mixed(color: QColor, share: float) -> QColor:
     return theme.over(theme.faded(color, share), theme.current().panel)
 
 
+def plate_of(face: FontFace, x: float, baseline: float, words: str) -> QRectF:
+    """The ground of `say_on_plate`."""
+    margin = theme.px(3)
+    return QRectF(x - margin, baseline - face.ascent, face.width(words) + 2 * margin, face.height)
+
+
 def say_on_plate(
     painter: QPainter, face: FontFace, x: float, baseline: float, words: str, color: QColor | None = None
 ) -> None:
     """Words on a ground of the panel's, quiet ones where no colour is given."""
     t = theme.current()
-    box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
-    painter.fillRect(box, theme.faded(t.panel, 0.82))
+    painter.fillRect(plate_of(face, x, baseline, words), theme.faded(t.panel, 0.82))
     face.say(painter, x, baseline, words, color or t.secondary)

@@ -1,5 +1,7 @@
 """The two parts of a step's forward under the roof, each a point by itself: matrix products, and attention."""
 
+from itertools import product
+
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
@@ -7,7 +9,7 @@ from app.inside.roofline.frame import Frame
 from app.inside.roofline.points import Part, Point
 from app.inside.roofline.words import amount, percent, rate_words
 from app.language import tr
-from app.plot.inked import inked, say_on_plate
+from app.plot.inked import inked, plate_of, say_on_plate
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.words import bytes_words, duration
@@ -16,11 +18,17 @@ HALF = 5  # pixels of the design, from a mark's middle to its corners
 TITLES = {"products": tr("matrix products"), "attention": tr("attention")}
 
 
-def draw_parts(painter: QPainter, frame: Frame, point: Point, face: FontFace) -> list[tuple[QRectF, Part]]:
-    """Returns where each can be pointed at. Where there is no room for both names, the marks stand alone."""
+def draw_parts(
+    painter: QPainter, frame: Frame, point: Point, face: FontFace, taken: list[QPolygonF]
+) -> list[tuple[QRectF, Part]]:
+    """Returns where each can be pointed at. A mark whose name finds no room beside it, with other words at `taken`,
+    stands alone."""
     t, half, found = theme.current(), float(theme.px(HALF)), []
-    for part in point.parts:
-        x, y, roof = (float(at) for at in (frame.x(part.intensity), frame.y(part.achieved), frame.y(part.limit)))
+    places = [(frame.x(part.intensity), frame.y(part.achieved), frame.y(part.limit)) for part in point.parts]
+    marks = [QRectF(float(x) - half, float(y) - half, 2 * half, 2 * half) for x, y, _ in places]
+    taken = [*taken, *map(QPolygonF, marks)]
+    for part, mark, place in zip(point.parts, marks, places, strict=True):
+        x, y, roof = map(float, place)
         painter.setPen(QPen(t.text, theme.stroke(2 / 3), Qt.PenStyle.DotLine))
         painter.drawLine(QLineF(x, y, x, roof))
         corners = [QPointF(x - half, y), QPointF(x, y - half), QPointF(x + half, y), QPointF(x, y + half)]
@@ -28,12 +36,16 @@ def draw_parts(painter: QPainter, frame: Frame, point: Point, face: FontFace) ->
             painter.drawPolygon(QPolygonF(corners))
         words = f"{TITLES[part.name]} {percent(part.share)}"
         wide = face.width(words)
-        if wide <= frame.area.width() / 3:
-            left = x + half + theme.px(4)
-            if left + wide > frame.area.right():
-                left = x - half - theme.px(4) - wide
-            say_on_plate(painter, face, left, max(y + face.middle, roof + face.ascent + theme.px(2)), words)
-        found.append((QRectF(x - half, y - half, 2 * half, 2 * half), part))
+        gap, level = half + theme.px(4), max(y + face.middle, roof + face.ascent + theme.px(2))
+        for left, baseline in product(
+            (x + gap, x - gap - wide), (level, level + face.height, level - face.height, level + 2 * face.height)
+        ):
+            plate = plate_of(face, left, baseline, words)
+            if frame.area.contains(plate) and not any(other.intersects(QPolygonF(plate)) for other in taken):
+                say_on_plate(painter, face, left, baseline, words)
+                taken.append(QPolygonF(plate))
+                break
+        found.append((mark, part))
     return found
 
 

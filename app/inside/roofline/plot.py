@@ -94,12 +94,13 @@ class RooflinePlot(Chart):
         self._density(painter, frame)
         self._recent(painter, frame)
         painter.restore()
-        self._roof(painter, frame)
+        taken = self._roof(painter, frame)
         point = self.point
         exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
-        roomy = point is not None and frame.area.height() >= px(CROWDED)
-        self._parts = draw_parts(painter, frame, point, self.tiny) if point is not None and roomy else []
+        taken += [QPolygonF(self._exchange), QPolygonF(self._around(frame, point))] if point is not None else []
+        roomy = frame.area.height() >= px(CROWDED)
+        self._parts = draw_parts(painter, frame, point, self.tiny, taken) if point is not None and roomy else []
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
 
@@ -205,10 +206,11 @@ class RooflinePlot(Chart):
             painter.setPen(QPen(t.panel, full - 2 * max(1.2, size / 5), Qt.PenStyle.SolidLine, cap))
             painter.drawPoints(dots)
 
-    def _roof(self, painter: QPainter, frame: Frame) -> None:
+    def _roof(self, painter: QPainter, frame: Frame) -> list[QPolygonF]:
+        """Returns where its slope and its words are."""
         roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
         if roof is None:
-            return
+            return []
         size = self.point.bytes if self.point is not None else roof.working_sets[-1]
         bandwidth = roof.bandwidth_at(size)
         ridge = roof.operations / bandwidth
@@ -229,24 +231,35 @@ class RooflinePlot(Chart):
         x = max(area.left(), area.right() - tiny.width(word))
         baseline = -px(5) - tiny.descent
         tiny.say(painter, x, corner.y() + baseline, word, t.secondary)
-        said = QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap)
+        box = QPolygonF(QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap))
+        said = [box, QPolygonF([foot, corner])]
         if area.height() < px(CROWDED):
-            return
+            return said
         speed = f"{bytes_words(bandwidth)}/s"
         copied = tr("{speed} copied at {bytes}, measured at load", speed=speed, bytes=bytes_words(size))
         for word in (copied, tr("{speed}, measured at load", speed=speed), speed):
             long, middle = tiny.width(word), slope.pointAt(0.5)
             along = QTransform.fromTranslate(middle.x(), middle.y()).rotate(-slope.angle())
-            box = along.mapRect(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap))
-            if long <= slope.length() - px(16) and not box.intersects(said):
+            box = along.map(QPolygonF(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap)))
+            if long <= slope.length() - px(16) and not box.intersects(said[0]):
                 painter.save()
                 painter.setTransform(along, True)
                 tiny.say(painter, 0, baseline, word, t.secondary, before=0.5)
                 painter.restore()
+                said.append(box)
                 break
         word = tr("ridge {n} per byte", n=amount(ridge))
         if corner.x() + px(8) + tiny.width(word) <= area.right():
-            tiny.say(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word, t.secondary)
+            x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
+            tiny.say(painter, x, y, word, t.secondary)
+            said.append(QPolygonF(QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)))
+        return said
+
+    def _around(self, frame: Frame, point: Point) -> QRectF:
+        """The circle of the point at the cursor."""
+        reach = theme.px(9)
+        x, y = float(frame.x(point.intensity)), float(frame.y(point.achieved))
+        return QRectF(x - reach, y - reach, 2 * reach, 2 * reach)
 
     def _cursor(self, painter: QPainter, frame: Frame) -> None:
         t, px, tiny, point = theme.current(), theme.px, self.tiny, self.point

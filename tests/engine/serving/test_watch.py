@@ -29,7 +29,7 @@ from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, Wire, heard, heard_until, raw, said, watching
+from tests.engine.serving.wires import GREEDY, Wire, heard, heard_until, raw, said, tells_how_things_stand, watching
 from tests.waiting import until
 
 
@@ -131,13 +131,15 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
         max_tokens=12, temperature=0, stop=("quagmire",), logprobs=2, bad_words=("obelisk",), ignore_eos=True, n=2
     )
     ann, boss = (raw(closed.address, keys[name], control=True) for name in ("ann", "boss"))
-    with ann as watches, boss as reads:
+    with ann as watches, boss as reads:  # what ends before they are told how things stand is not told
+        told = [heard_until(each, tells_how_things_stand) for each in (watches, reads)]
         one = engine.submit([{"role": "user", "content": words}], params, "ann")
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
         assert all(stream.result(30).text for stream in (one, two, three))
         asked = {stream.request for stream in (one, two, three)}
-        blind, whole = (heard_until(each, lambda said: asked <= ended_in(said)) for each in (watches, reads))
+        came = [heard_until(each, lambda said: asked <= ended_in(said)) for each in (watches, reads)]
+        blind, whole = (first + later for first, later in zip(told, came, strict=True))
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
         assert "may watch, not send" in said(watches)["why"]
     welcome = json.loads(blind[0])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,17 @@ from engine.serving import server as server_module
 from engine.serving.watch import hub, watcher
 from engine.trace import FinishReason, Notice
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, heard, heard_until, raw, watching
+from tests.engine.serving.wires import (
+    GREEDY,
+    begins,
+    frames,
+    heard,
+    heard_until,
+    raw,
+    size,
+    tells_how_things_stand,
+    watching,
+)
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -48,24 +57,6 @@ def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_n
             "what was let go is told as it stands"
         )
         assert known
-
-
-def frames(said: list[str | bytes]) -> list[bytes]:
-    return [one for one in said if isinstance(one, bytes)]
-
-
-def size(said: list[str | bytes]) -> int:
-    return sum(map(len, frames(said)))
-
-
-def begins(said: list[str | bytes]) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in said if isinstance(one, str) and '"begin"' in one]
-
-
-def tells_how_things_stand(said: list[str | bytes]) -> bool:
-    """All of it."""
-    told = sum(len(unpack(frame)[1]) for frame in frames(said) if unpack(frame)[0] == STATE)
-    return any(begin["state"] == told for begin in begins(said))
 
 
 def test_who_joins_late_is_told_how_things_stand_and_no_more(

@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from engine import SamplingParams
 from engine.remote import RemoteEngine, ServerAddress
-from engine.remote.frames import PROTOCOL
+from engine.remote.frames import PROTOCOL, STATE, unpack
 from engine.trace.records import VERSION
 
 GREEDY = SamplingParams(max_tokens=150, temperature=0, ignore_eos=True)
@@ -62,6 +62,24 @@ def heard_until(connection: ClientConnection, enough: Callable[[list[str | bytes
     while not enough(found):
         found.append(connection.recv(30))
     return found
+
+
+def frames(said: list[str | bytes]) -> list[bytes]:
+    return [one for one in said if isinstance(one, bytes)]
+
+
+def size(said: list[str | bytes]) -> int:
+    return sum(map(len, frames(said)))
+
+
+def begins(said: list[str | bytes]) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in said if isinstance(one, str) and '"begin"' in one]
+
+
+def tells_how_things_stand(said: list[str | bytes]) -> bool:
+    """All of it."""
+    told = sum(len(unpack(frame)[1]) for frame in frames(said) if unpack(frame)[0] == STATE)
+    return any(begin["state"] == told for begin in begins(said))
 
 
 def said(connection: ClientConnection) -> dict[str, Any]:

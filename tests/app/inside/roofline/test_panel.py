@@ -1,7 +1,7 @@
 """The bottleneck panel: points as one would reckon them by hand, the limit in words, and the way to a point's step."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from math import inf
 from pathlib import Path
 from time import process_time
@@ -9,13 +9,13 @@ from time import process_time
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QPainter, QPolygonF
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.inside.roofline.panel import COLUMNS, ROWS, Roofline
-from app.inside.roofline.parts import part_words
+from app.inside.roofline.parts import TITLES, part_words
 from app.inside.roofline.points import Bound, RooflinePoints
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_words, summary
 from app.playback.scope import Scope
@@ -299,23 +299,32 @@ def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
     assert not chosen
 
 
-@pytest.mark.parametrize("size", [(290, 150), (290, 180), (420, 240)])
+@pytest.mark.parametrize("size", [(290, 150), (290, 180), (420, 240), (900, 600)])
 def test_words_do_not_lie_over_each_other_however_low_it_is(
     panel: Roofline, run: Trace, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
+    """Whatever this machine measures: also with parts that are as fast, or far from each other."""
     panel.resize(*size)
     panel.scope.show(run)
     panel.scope.catch_up()
-    said: list[tuple[str, QRectF]] = []
+    plot, said = panel.plot, list[tuple[str, QPolygonF]]()
     say = FontFace.say
 
     def noted(self: FontFace, painter: QPainter, x: float, y: float, text: str, color: QColor, *, before=0.0) -> None:
         box = QRectF(x - before * self.width(text), y - self.cap, self.width(text), self.cap)
-        said.append((text, painter.worldTransform().mapRect(box)))
+        said.append((text, painter.worldTransform().map(QPolygonF(box))))
         say(self, painter, x, y, text, color, before=before)
 
     monkeypatch.setattr(FontFace, "say", noted)
-    panel.plot.grab()
-    over = [(a, b) for (a, one), (b, two) in combinations(said, 2) if one.intersects(two)]
-    assert said
-    assert over == []
+    measured, named = plot.point, 0
+    assert measured is not None
+    for shares in [(0.8, 0.1), *product((0.05, 0.2, 0.4, 0.8, 1.0), repeat=2)]:
+        made = replace(measured, products=shares[0] * measured.seconds, attention=shares[1] * measured.seconds)
+        monkeypatch.setattr(RooflinePoints, "point", lambda self, place, made=made: made)
+        said.clear()
+        plot.grab()
+        over = [(a, b) for (a, one), (b, two) in combinations(said, 2) if one.intersects(two)]
+        assert said
+        assert over == [], shares
+        named += sum(text.startswith(tuple(TITLES.values())) for text, _ in said)
+    assert (named > 25) == (size[0] > 400), "of 52; none where there is no room"
