@@ -52,11 +52,14 @@ def serve_with_paged_attention(
         module.set_attn_implementation(attention.NAME)
     except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
         raise refusal from error
-    if sorted(handed) != list(layers):
+    finally:
+        seen = dict(handed)
+        handed.clear()  # transformers keeps the probe for ever, and with it whatever that holds on to
+    if sorted(seen) != list(layers):
         raise refusal
     kept: dict[tuple[Any, ...], int] = {}
     for i in layers:
-        layer, k, v = handed[i]
+        layer, k, v = seen[i]
         setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
     own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
     return own, tuple(windows[i] for i in layers)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.nn import Module
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload
 from engine.compare.host import LocalHost
@@ -35,7 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
             if make is read_weights:
                 found.append([type(thing).__name__ for ref in made if (thing := ref()) is not None])
             thing = make(*args)
-            made.append(weakref.ref(thing))
+            made.extend(map(weakref.ref, [thing, *(thing.modules() if isinstance(thing, Module) else ())]))
             return thing
 
         return remembered
