@@ -150,7 +150,7 @@ class PagedRunner(Runner):
                 self._recorded = RecordedSteps(
                     forward, inputs, self._blocks, report, self._agree, self._hands_on, packed_names(self.model.module)
                 )
-            self.overlaps = self.model.group is None  # other ranks would wait for what this one does beside
+            self.overlaps = True
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             self.kernels = self._recorded.kernels
             self._attention = self.kernels.names.index(Attention.work)

@@ -77,7 +77,7 @@ class Runner(ABC):
     `recorded_bytes`: what such a program computes in; `kernels`: what it spends time in, None without one.
     `host_blocks`: where preempted requests' blocks are copied to. `populating`: the thread that takes the cache's
     memory from the system, on a CPU. `overlaps`: it has something done on the launching thread while other threads
-    compute. `draws`: it samples, as no other rank of a split model does.
+    compute, or other ranks read their plan. `draws`: it samples, as no other rank of a split model does.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -141,7 +141,7 @@ class Runner(ABC):
 
     def launch(self, plan: StepPlan, meanwhile: Callable[[], None] = nothing) -> LaunchedStep:
         """Starts a step; returns before the device is done (on a CPU, when it is). `meanwhile` is called while it
-        computes, on a CPU without compiled kernels before; it must not raise."""
+        computes, on a CPU without compiled kernels or with other ranks before; it must not raise."""
         begun, self._meanwhile = Clock(), meanwhile
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
         ranks, group = self.model.ranks, self.model.group
@@ -149,6 +149,9 @@ class Runner(ABC):
             self._launch(launched, on_gpu)
             return launched
         launched.number = ranks.step(plan, self.there if on_gpu_path(self._device) else None)
+        if not on_gpu:  # the others read the plan meanwhile
+            meanwhile()
+            self._meanwhile = nothing
         group.begin(launched.number)
         try:
             self._launch(launched, on_gpu)
