@@ -29,9 +29,9 @@ def test_a_notebook_shows_the_run_its_measures_and_its_timeline(runs: Runs) -> N
 def test_a_notebook_needs_no_other_import_than_the_one_that_opens_the_run(runs: Runs, tmp_path: Path) -> None:
     save_trace(runs.busy, path := tmp_path / "RUN.bsrun")
     opened = f"from engine import load_trace; trace = load_trace(Path({str(path)!r}))"
-    script = f"from pathlib import Path; {opened}; print(trace._repr_html_().count('<svg'), len(trace.to_pandas()))"
+    script = f"from pathlib import Path; {opened}; print(trace._repr_html_().count('<svg'))"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert (told.stdout, told.stderr) == (f"1 {len(runs.busy.to_pandas())}\n", "")
+    assert (told.stdout, told.stderr) == ("1\n", "")
 
 
 def test_a_trace_is_tables_of_pandas(runs: Runs) -> None:
