@@ -148,8 +148,8 @@ class Trace:
         return self._shown_by().html(self)
 
     def _shown_by(self) -> Notebook:
-        """By name, and once a notebook asks: a script may import nothing but `load_trace`, and a trace knows nobody that
-        looks at it."""
+        """By name, and once a notebook asks: a script may import nothing but `load_trace`, while a trace knows nobody
+        that looks at it."""
         if self.notebook is None:
             import_module("engine.export")
         assert self.notebook is not None
