@@ -104,8 +104,8 @@ async def draw(folder: Path, shape: Path, light: bool) -> None:
         page.show_section(page.quality.panel)
         await asyncio.sleep(1)
         page.quality.panel.begin.click()
-        await done(lambda: page.quality.running)
-        await done(lambda: not page.quality.running)
+        await done(lambda: page.quality.measuring.running)
+        await done(lambda: not page.quality.measuring.running)
         await asyncio.sleep(1)
         window.grab().save(str(folder / f"models-quality{ending}.png"))
 
