@@ -175,7 +175,6 @@ def parser() -> argparse.ArgumentParser:
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
     )
-    top.set_defaults(command=open_window, model=None)
     said = "print the version and exit"
     for name, does in (("install", "put Batchscope into the desktop's menu"), ("uninstall", "take it out again")):
         act = desktop_entry(name)
@@ -196,6 +195,7 @@ def parser() -> argparse.ArgumentParser:
     window.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
     model_options(top)
     engine_options(top)
+    top.set_defaults(command=open_window, model=None)  # behind the options, whose defaults it takes the place of
     return top
 
 

@@ -34,7 +34,7 @@ SETTLE_MS = 400  # streams and charts come to rest
 
 
 class RunPictures:
-    """Shows one trace, by the name of its file, in a window that is on no screen; use it as a context manager, one at a time."""
+    """Shows one trace, by its run's name, in a window that is on no screen; a context manager, one at a time."""
 
     def __init__(self, trace: Trace, name: str, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
