@@ -5,6 +5,7 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
 
 from app.inside.chart import Chart
+from app.inside.roofline.elsewhere import Elsewhere, draw_elsewhere, elsewhere_words
 from app.inside.roofline.exchange import draw_exchange, exchange_words
 from app.inside.roofline.frame import Frame, frame_of
 from app.inside.roofline.parts import draw_parts, part_words
@@ -54,20 +55,23 @@ class RooflinePlot(Chart):
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
         self.empty_text = EMPTY
+        self.elsewhere: Elsewhere | None = None
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
         self._exchange = QRectF()  # where the limit of the ranks' exchange is
         self._parts: list[tuple[QRectF, Part]] = []
 
-    def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
+    def show_points(
+        self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY, elsewhere: Elsewhere | None = None
+    ) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
-        `empty` is said where there is none at all."""
+        `empty` is said where there is none at all; the roof of a device `elsewhere` is drawn too."""
         self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered, self._parts = None, -1, []
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
-        self.points, self.place, self.origin = points, place, origin
+        self.points, self.place, self.origin, self.elsewhere = points, place, origin, elsewhere
         point = self.point
         self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else empty)
         self.update()
@@ -87,7 +91,8 @@ class RooflinePlot(Chart):
         gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)
         foot = self.height() - 2 * self.tiny.height - px(6)
         area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
-        frame = frame_of(self.points, self.point, area)
+        there = self.elsewhere if self.point is not None else None
+        frame = frame_of(self.points, self.point, area, (there.bandwidth, there.rate) if there is not None else None)
         self._axes(painter, frame)
         painter.save()
         painter.setClipRect(frame.area.adjusted(-px(6), -px(6), px(6), px(6)))
@@ -98,6 +103,8 @@ class RooflinePlot(Chart):
         point = self.point
         exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
+        if point is not None and there is not None:
+            taken += draw_elsewhere(painter, frame, point, there, self.tiny)
         taken += [QPolygonF(self._exchange), QPolygonF(self._around(frame, point))] if point is not None else []
         roomy = frame.area.height() >= px(CROWDED)
         self._parts = draw_parts(painter, frame, point, self.tiny, taken) if point is not None and roomy else []
@@ -110,6 +117,9 @@ class RooflinePlot(Chart):
         lines = [(self.head, t.text, headline(point) if point is not None else tr("Before the first step"))]
         if point is not None and self.height() >= theme.px(LOW):
             lines.append((self.small, t.secondary, detail(point)))
+            if self.elsewhere is not None:
+                told = elsewhere_words(self.points, point, self.place, self.elsewhere)
+                lines.append((self.small, t.secondary, told))
         for face, color, text in lines:
             room, flags = QRectF(0, y, self.width(), 10_000), int(Qt.TextFlag.TextWordWrap)
             painter.setFont(face.font)
