@@ -10,6 +10,7 @@ from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.specs import InvalidInput
 from engine.memory.fit import DeviceMemory, Fit
 
+VARIANTS = frozenset(("Laptop", "PCIe", "PCIE", "NVL", "MIG", "D", "Ti", "SUPER", "40GB"))
 TAKEN = 600 << 20  # bytes of a GPU that its driver and libraries take
 
 
@@ -72,3 +73,11 @@ def datasheet(name: str) -> Datasheet:
         why = "is more than one" if found else "is no device whose figures are known here"
         raise InvalidInput(f"{name!r} {why}; choose among {among}")
     return found[0]
+
+
+def published(card: str) -> Datasheet | None:
+    """That of a GPU by the name that its driver has for it, as "NVIDIA H100 80GB HBM3"; None where it is not known, or
+    is a variant of other figures."""
+    words = card.replace("-", " ").split()
+    found = [sheet for sheet in datasheets() if f" {sheet.name} " in f" {' '.join(words)} "]
+    return found[0] if len(found) == 1 and VARIANTS.isdisjoint(words) else None

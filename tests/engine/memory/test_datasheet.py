@@ -4,7 +4,7 @@ import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.checkpoints import inspect_model
-from engine.memory import Datasheet, datasheet, datasheets, fits
+from engine.memory import Datasheet, datasheet, datasheets, fits, published
 from engine.trace import Step, count_work
 from engine.workloads import demo_workload
 
@@ -23,6 +23,13 @@ def test_names_are_found_as_people_say_them() -> None:
     for sheet in datasheets():
         assert sheet.operations["bfloat16"] == sheet.operations["float16"] > sheet.operations["float32"]
         assert 0.005 < sheet.memory / sheet.bandwidth < 0.1, "seconds in which its memory is read once"
+
+
+def test_a_card_is_known_by_its_drivers_name_unless_it_is_a_variant() -> None:
+    cards = {"NVIDIA H100 80GB HBM3": "H100", "NVIDIA A100-SXM4-80GB": "A100", "NVIDIA L40S": "L40S", "NVIDIA L4": "L4"}
+    assert {card: found.name for card in cards if (found := published(card))} == cards
+    for card in ("NVIDIA H100 PCIe", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-40GB", "Tesla T4"):
+        assert published(card) is None
 
 
 def test_a_bound_of_decoding_is_what_a_trace_counts_of_such_a_step() -> None:
