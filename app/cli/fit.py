@@ -14,7 +14,7 @@ from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
-from engine.memory import Datasheet, DeviceMemory, Fit, datasheet, fits, model_info, simple_kv
+from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, model_info, simple_kv
 
 LENGTH = 1024
 SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
@@ -58,7 +58,7 @@ class Asked:
 
 
 def run_fit(options: argparse.Namespace) -> int:
-    elsewhere = datasheet(options.on) if options.on is not None else None
+    elsewhere = find_datasheet(options.on) if options.on is not None else None
     if elsewhere is not None and options.device != "auto":
         raise InvalidInput(f"--on {options.on}: another device than --device {options.device}; leave one of them out")
     if options.device.startswith("cuda") and not nvidia_driver():

@@ -63,7 +63,7 @@ def datasheets() -> tuple[Datasheet, ...]:
     )
 
 
-def datasheet(name: str) -> Datasheet:
+def find_datasheet(name: str) -> Datasheet:
     """The one of this name, or the only one whose name has it within. Raises InvalidInput, which names them all."""
     known, asked = datasheets(), name.casefold().replace(" ", "")
     names = {sheet.name.casefold().replace(" ", ""): sheet for sheet in known}

@@ -10,7 +10,7 @@ from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, number
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES
-from engine.memory import Datasheet, DeviceMemory, Fit, datasheet, fits, simple_kv
+from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, simple_kv
 
 HEAD = tr("quantization"), tr("precision"), tr("weights"), tr("KV a token"), tr("activations"), tr("pool")
 RULE = "|---|---|--:|--:|--:|--:|--:|---|"
@@ -53,7 +53,7 @@ def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int,
     """Looks at the memory and computes; blocks for milliseconds. `device` as in ModelSpec, or `ELSEWHERE` and the name
     of one that is not here. `held` bytes are given back by the loaded model."""
     if device.startswith(ELSEWHERE):
-        sheet = datasheet(device.removeprefix(ELSEWHERE))
+        sheet = find_datasheet(device.removeprefix(ELSEWHERE))
         found = fits(info, sheet.room, dtype=dtype, max_running=max_running, token_budget=token_budget)
         return Bills(info, sheet.room, tuple(found), elsewhere=sheet)
     memory = estimate.room(device)

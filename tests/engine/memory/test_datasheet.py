@@ -4,7 +4,7 @@ import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.checkpoints import inspect_model
-from engine.memory import Datasheet, datasheet, datasheets, fits, published
+from engine.memory import Datasheet, datasheets, find_datasheet, fits, published
 from engine.trace import Step, count_work
 from engine.workloads import demo_workload
 
@@ -13,13 +13,13 @@ NARROW = Datasheet("narrow", 1 << 30, 1e15, {"float32": 1e9})
 
 
 def test_names_are_found_as_people_say_them() -> None:
-    assert datasheet("rtx4090") is datasheet("4090") is datasheet("RTX 4090")
-    assert datasheet("h200").memory == 141 << 30
-    assert datasheet("H1").name == "H100"
+    assert find_datasheet("rtx4090") is find_datasheet("4090") is find_datasheet("RTX 4090")
+    assert find_datasheet("h200").memory == 141 << 30
+    assert find_datasheet("H1").name == "H100"
     with pytest.raises(InvalidInput, match="'rtx' is more than one; choose among RTX 3090, RTX 4060"):
-        datasheet("rtx")
+        find_datasheet("rtx")
     with pytest.raises(InvalidInput, match="'abacus' is no device whose figures are known here; choose among RTX 3090"):
-        datasheet("abacus")
+        find_datasheet("abacus")
     for sheet in datasheets():
         assert sheet.operations["bfloat16"] == sheet.operations["float16"] > sheet.operations["float32"]
         assert 0.005 < sheet.memory / sheet.bandwidth < 0.1, "seconds in which its memory is read once"
