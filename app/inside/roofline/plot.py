@@ -91,7 +91,8 @@ class RooflinePlot(Chart):
         gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)
         foot = self.height() - 2 * self.tiny.height - px(6)
         area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
-        there = self.elsewhere if self.point is not None else None
+        roomy = area.height() >= px(CROWDED)
+        there = self.elsewhere if self.point is not None and roomy else None
         frame = frame_of(self.points, self.point, area, (there.bandwidth, there.rate) if there is not None else None)
         self._axes(painter, frame)
         painter.save()
@@ -101,12 +102,11 @@ class RooflinePlot(Chart):
         painter.restore()
         taken = self._roof(painter, frame)
         point = self.point
-        exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
+        exchanging = point is not None and point.ceiling and roomy
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
         if point is not None and there is not None:
             taken += draw_elsewhere(painter, frame, point, there, self.tiny)
         taken += [QPolygonF(self._exchange), QPolygonF(self._around(frame, point))] if point is not None else []
-        roomy = frame.area.height() >= px(CROWDED)
         self._parts = draw_parts(painter, frame, point, self.tiny, taken) if point is not None and roomy else []
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
