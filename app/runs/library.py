@@ -172,7 +172,8 @@ class RunLibrary(QObject):
         if entry is not None and entry.unread:
             marks = self.index.marks(facts.identity) if facts is not None else Marks()
             read = replace(entry, facts=facts, problem=problem, tags=marks.tags, pinned=marks.pinned, reading=False)
-            self.index.keep_facts(read)
+            if not read.recording:  # its file's time may not tell that it grew
+                self.index.keep_facts(read)
             self._set(read)
             self._tell_now()
 

@@ -14,7 +14,6 @@ from app.inside.look import Look
 from app.inside.panel import COMING, InsightPanel, tool_button
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import LEAST, Folds
 from app.inside.timeline.history import TimelineHistory
 from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.steps import PHASES
@@ -23,6 +22,7 @@ from app.inside.timeline.view import NOTHING, TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.language import tr, trn
 from app.playback.scope import Scope
+from app.plot.folds import NONE, idle_folds
 from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
@@ -173,14 +173,13 @@ class TimelinePanel(InsightPanel):
         view.device, view.budget = history.device, history.budget
         view.set_rest(not history.presence.there)
         view.set_slots(1)
-        begins, ends = history.presence.gaps(LEAST)
-        view.set_folds(Folds(begins - history.origin, ends - history.origin))
+        view.set_folds(idle_folds(history.presence, history.origin))
 
     def _restart(self) -> None:
         """Reads the trace again from its beginning."""
         self._position, self._drawn = 0, 0
         self.history.clear(self._threshold)
-        self.view.set_folds(Folds())
+        self.view.set_folds(NONE)
         self.stale()
 
     def forget(self) -> None:

@@ -11,7 +11,6 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
-from app.inside.timeline.picture.breaks import draw_breaks
 from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
 from app.inside.timeline.ranks import RankTimes
@@ -20,6 +19,7 @@ from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
+from app.plot.breaks import draw_breaks
 from app.plot.scales import nice_end
 from app.ui import theme
 from app.ui.font_face import wrapped
@@ -287,7 +287,10 @@ class TimelineView(SelectableTimeline):
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
         paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked)
-        draw_breaks(painter, self._breaks(), area, bands.ticks.top)
+        breaks = self._breaks()
+        draw_breaks(painter, breaks, QRectF(area), bands.ticks.top)
+        if bands.tokens.height:
+            paint.budget(painter, area, bands.tokens, breaks)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
