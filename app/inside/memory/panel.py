@@ -29,6 +29,7 @@ from engine.trace import Header, Record
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
 FACT_ROWS = 2000
+LEAST_STAGED = 52  # pixels of the design: a lower area is not drawn on a stage
 EMPTY = tr("Where the KV pool's bytes go over time. Nothing has run yet: send a prompt.")
 NO_CACHE = tr("recompute keeps no KV cache: the whole sequence is computed again for every token.")
 PUBLISHED = tr(
@@ -129,7 +130,7 @@ class MemoryPicture(Painted):
         device = min(self.device.height_of(self.device.lines_needed(width)), height)
         area = height - device - gap
         self.area.setGeometry(0, 0, width, max(0, area))
-        self.area.setVisible(area >= theme.px(60))
+        self.area.setVisible(area >= theme.px(LEAST_STAGED))
         self.device.setGeometry(0, height - device, width, device)
         self.device.show()
         self.ledger.hide()

@@ -19,7 +19,7 @@ from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.steps import PHASES
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import NOTHING, TimelineView
-from app.inside.timeline.words import length_words, step_words
+from app.inside.timeline.words import length_words, step_wordings
 from app.language import tr, trn
 from app.playback.scope import Scope
 from app.plot.folds import NONE, idle_folds
@@ -203,7 +203,7 @@ class TimelinePanel(InsightPanel):
         self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         told = 0 <= place < len(self.steps) and not self.posed
-        view.say(step_words(self.steps.row(place)) if told else "")
+        view.say(*(step_wordings(self.steps.row(place)) if told else ("",)))
         self.summary.say(*self._sight_words())
         if view.selection is not None:
             begin, end = view.selection

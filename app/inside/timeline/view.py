@@ -57,7 +57,7 @@ class TimelineView(SelectableTimeline):
         self.budget: int | None = None
         self.legend = True
         self.empty_text = NOTHING
-        self._words_at_foot = ""
+        self._words_at_foot: tuple[str, ...] = ("",)  # from their longest wording to their shortest
         self._words_of_selection = ("", "")
         self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
         self._live, self._following, self._rests = False, True, False
@@ -81,8 +81,8 @@ class TimelineView(SelectableTimeline):
         self._last = {}
         super().clear()
 
-    def say(self, words: str) -> None:
-        """The words at the foot."""
+    def say(self, *words: str) -> None:
+        """The words at the foot, from their longest wording to their shortest."""
         if words != self._words_at_foot:
             self._words_at_foot = words
             self._describe()
@@ -338,7 +338,9 @@ class TimelineView(SelectableTimeline):
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
         t, told = theme.current(), self.told()
-        at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
+        room = self.width() - left
+        fitting = next((words for words in self._words_at_foot if self.face.width(words) <= room), None)
+        at_foot = [] if theme.presenting() else [fitting or self.face.cut(self._words_at_foot[-1], room)]
         for i, words in enumerate(told or at_foot):
             self.face.say(
                 painter, left, baseline + i * math.ceil(self.face.height), words, t.text if told else t.secondary
@@ -374,7 +376,7 @@ class TimelineView(SelectableTimeline):
         return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
     def _told(self) -> tuple[str, str]:
-        told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot
+        told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot[0]
         return f"{told}.", tr("A click goes to its step.")
 
     # -- the person -----------------------------------------------------------------------------------------------

@@ -327,4 +327,6 @@ def test_words_do_not_lie_over_each_other_however_low_it_is(
         assert said
         assert over == [], shares
         named += sum(text.startswith(tuple(TITLES.values())) for text, _ in said)
-    assert (named > 25) == (size[0] > 400), "of 52; none where there is no room"
+    assert (named > 25) == (size[1] > 150), "of 52; none where there is no room"
+    assert plot._verdict(0.0) == [], "the drawing comes first: the panel's head has the verdict in short"
+    assert [text for *_, text in plot._verdict(inf)][0] == headline(made)
