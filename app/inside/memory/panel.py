@@ -129,9 +129,10 @@ class MemoryPicture(Painted):
         width, height = self.width(), self.height()
         device = min(self.device.height_of(self.device.lines_needed(width)), height)
         area = height - device - gap
+        drawn = area >= theme.px(LEAST_STAGED)
         self.area.setGeometry(0, 0, width, max(0, area))
-        self.area.setVisible(area >= theme.px(LEAST_STAGED))
-        self.device.setGeometry(0, height - device, width, device)
+        self.area.setVisible(drawn)
+        self.device.setGeometry(0, height - device if drawn else (height - device) // 2, width, device)
         self.device.show()
         self.ledger.hide()
 

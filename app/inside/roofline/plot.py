@@ -264,11 +264,21 @@ class RooflinePlot(Chart):
                 said.append(box)
                 break
         word = tr("ridge {n} per byte", n=amount(ridge))
-        if corner.x() + px(8) + tiny.width(word) <= area.right():
-            x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
+        x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
+        box = QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)
+        if box.right() <= area.right() and not self._meets(frame, box):
             tiny.say(painter, x, y, word, t.secondary)
-            said.append(QPolygonF(QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)))
+            said.append(QPolygonF(box))
         return said
+
+    def _meets(self, frame: Frame, box: QRectF) -> bool:
+        """Whether a point is drawn there."""
+        _, xs, ys = self._drawn
+        reach = theme.px(6)
+        near = (np.abs(xs - box.center().x()) < box.width() / 2 + reach) & (
+            np.abs(ys - box.center().y()) < box.height() / 2 + reach
+        )
+        return bool(near.any()) or (self.point is not None and self._around(frame, self.point).intersects(box))
 
     def _around(self, frame: Frame, point: Point) -> QRectF:
         """The circle of the point at the cursor."""
