@@ -31,7 +31,6 @@ NOT_OURS = {
     "settings_folder|(server|lane)_url": "paths and addresses",
     "model_source|models_(title|place|copy)": "models",
     r"chat_example_\d": "prompts for the demo model, which speaks English",
-    "race_workload|compare_about": "the engine's workloads, and what they ask",
     "race_order|race_order_note|quality_text": "the engine's words",
     r"(model|lane)_quantization|fit_(load_)?(none|int8|nf4|awq|torchao)\S*": "the engine's schemes",
     "output_(regex|schema|schemas)": "expressions",

@@ -333,7 +333,9 @@ def test_words_do_not_lie_over_each_other_however_low_it_is(
         assert said
         assert over == [], shares
         named += sum(text.startswith(tuple(TITLES.values())) for text, _ in said)
-    assert (named > (5 if beside else 25)) == (size[0] > 400), "of 52; none where there is no room"
+    assert (named > (5 if beside else 25)) == (size[1] > 150), "of 52; none where there is no room"
+    assert plot._verdict(0.0) == [], "the drawing comes first: the panel's head has the verdict in short"
+    assert next(text for *_, text in plot._verdict(inf)) == headline(made)
 
 
 def test_a_device_that_is_not_here_has_its_roof_beside_this_machines(panel: Roofline, run: Trace) -> None:
