@@ -19,6 +19,7 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, Samp
 from engine.jobs import spawn
 from engine.memory.rules import bucket_sizes
 from engine.runner.paged_gpu import GpuRunner
+from engine.runner.staged_gpu import StagedGpuRunner
 from engine.trace import Kind, Step
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, TinyModel, random_prompts, save_tiny_model
 
@@ -65,6 +66,13 @@ def one(folder: Path) -> Iterator[Engine]:
 def two(folder: Path) -> Iterator[Engine]:
     with Engine(spec(folder, tensor=2), CONFIG, threads=1) as engine:
         assert isinstance(engine.runner, GpuRunner)
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def staged(folder: Path) -> Iterator[Engine]:
+    with Engine(spec(folder, pipeline=2), CONFIG, threads=1) as engine:
+        assert isinstance(engine.runner, StagedGpuRunner)
         yield engine
 
 
@@ -150,9 +158,31 @@ def test_a_trace_tells_of_two_gpus_what_it_tells_of_two_processors(two: Engine) 
         assert step.rank_bytes.tolist() == [sums + logits + tokens, sums + logits], "rank 0 tells its last tokens"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_two_stages_give_the_tokens_of_one_device(name: str, one: Engine, staged: Engine, folder: Path) -> None:
+    changes, ways = CASES[name]
+    values = {"max_running": 4, "token_budget": 32, "block_size": 4} | changes
+    if name == "drafted":
+        values["draft"] = ModelSpec(str(folder))
+    config = EngineConfig(**values)  # type: ignore[arg-type]
+    alone = EngineConfig(**values | {"depth": 0})  # type: ignore[arg-type]
+    assert said(staged, config, WAYS[ways], "1") == said(one, alone, WAYS[ways], "0")
+
+
+def test_stages_on_gpus_tell_of_their_micro_batches(staged: Engine) -> None:
+    said(staged, CONFIG, [GREEDY], "1")
+    header, steps = staged.trace.header, [step for step in staged.trace.steps if step.rows]
+    assert (header.ranks_meet, header.rank_layers) == ("gloo", (1, 1))
+    assert header.graphs == bucket_sizes(CONFIG.max_running)
+    told = [step for step in steps if len(step.rank_bytes)]
+    assert len(told) > len(steps) / 2
+    for step in told:
+        print(step.kind, step.count, step.rank_computing, step.rank_communicating, step.rank_waiting, step.rank_bytes, step.micro_begun, step.micro_ended, step.graph)
+
+
 def test_what_ranks_on_gpus_do_not_do_is_refused_by_name(folder: Path) -> None:
     for parallel, words in [
-        ({"pipeline": 2}, "pipeline_parallel=2: this model|stages run on a CPU so far"),
+        ({"pipeline": 2, "backend": "shared"}, "parallel_backend='shared': it is for a CPU's ranks"),
         ({"tensor": 2, "backend": "shared"}, "parallel_backend='shared': it is for a CPU's ranks"),
         ({"tensor": 2, "backend": "nccl"}, "parallel_backend='nccl': it is between GPUs"),
     ]:
