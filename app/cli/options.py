@@ -100,7 +100,7 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "type": whole,
             "default": 1,
             "metavar": "N",
-            "help": "split the layers over so many stages, processes on a CPU",
+            "help": "split the layers over so many stages: GPUs from --device on, or processes on a CPU",
         },
         "--micro-batches": {
             "type": int,

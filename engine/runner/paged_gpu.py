@@ -80,9 +80,8 @@ class GpuRunner(Runner):
         sizes = bucket_sizes(config.max_running)
         rows = max(sizes[-1], config.max_running)
         group, sampler = model.group, self._sampler if self.draws else None
-        assert group is None or isinstance(group, Collective)
         assert sampler is None or isinstance(sampler, DeviceSampler)
-        self._group, self._draws = group, sampler
+        self._group, self._draws = group if isinstance(group, Collective) else None, sampler
         self._rows = DeviceRows(config.max_running, WORDS if sampler else 0, width, rows, blocks, self._device)
         self._last_token = self._rows.last_tokens
         if sampler is not None:
@@ -96,7 +95,7 @@ class GpuRunner(Runner):
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
         elif group is not None and not group.capturable:
             self.graphs_off = f"its ranks meet over {group.name}, which cannot be captured"
-        spans = group.spans if group is not None else None
+        spans = self._group.spans if self._group is not None else None
         self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device, spans)
         tokens = captured_tokens(model.card, config) if captured is None else captured
         self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device, spans)
@@ -132,7 +131,8 @@ class GpuRunner(Runner):
 
     def _any_rank(self, here: bool) -> bool:
         """Whether it is so on any rank; on all of them at once."""
-        return here if self._group is None else bool(self._group.largest(float(here), self._device))
+        group = self.model.group
+        return here if group is None else bool(group.largest(float(here), self._device))
 
     def reset(self) -> None:
         self._rows.forget()

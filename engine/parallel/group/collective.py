@@ -34,13 +34,20 @@ class Collective(Group):
     """
 
     def __init__(
-        self, board: Board, rank: int, backend: str, device: torch.device, timeout: float, store: Path
+        self,
+        board: Board,
+        rank: int,
+        backend: str,
+        device: torch.device,
+        timeout: float,
+        store: Path,
+        spans: type[Spans] = Spans,
     ) -> None:
         super().__init__(board, rank, "NCCL" if backend == "nccl" else "gloo")
         self._device = device
         self._watchdog: Watchdog | None = None
         self.capturable = backend == "nccl" or device.type == "cpu"  # of a CPU nothing is captured
-        self.spans = Spans(board, rank, self._event, later=device.type == "cuda" and rank > 0)
+        self.spans = spans(board, rank, self._event, later=device.type == "cuda" and rank > 0)
         where = dist.FileStore(str(store), board.ranks), rank, board.ranks
         if backend == "nccl":
             self._group = _nccl(*where, timeout)
@@ -107,11 +114,29 @@ class Collective(Group):
             self._group.allgather([parts], [mine]).wait()
         return torch.cat([part[:, :size] for part, size in zip(parts, sizes)], 1)
 
+    def send(self, x: Tensor, to: int) -> None:
+        """To one other rank, which receives it. What computes next does so once x may be written to again."""
+        x = x.contiguous() if self._watchdog is not None else x.cpu().contiguous()  # of what gloo sends to one rank
+        with self._call(x.nbytes):
+            self._group.send([x], to, 0).wait()
+
+    def receive(self, x: Tensor, giver: int) -> None:
+        """x has what one other rank sends, of its shape and dtype."""
+        there = x if self._watchdog is not None else torch.empty_like(x, device="cpu")
+        with self._awaited():
+            self._group.recv([there], giver, 0).wait()
+        if there is not x:
+            x.copy_(there)
+
     @contextmanager
     def _call(self, sent: int) -> Iterator[None]:
-        self.board.waits(self.rank, time.monotonic())
-        with self.spans.call(sent):
+        with self._awaited(), self.spans.call(sent):
             yield
+
+    @contextmanager
+    def _awaited(self) -> Iterator[None]:
+        self.board.waits(self.rank, time.monotonic())
+        yield
         if self._watchdog is None:
             self.board.waits(self.rank, 0)
         elif not (self.within or torch.cuda.is_current_stream_capturing()):

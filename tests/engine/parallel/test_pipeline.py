@@ -129,12 +129,14 @@ def test_what_cannot_be_in_stages_is_refused_by_name(both: Both, tiny_folder: Ca
         Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(pipeline=2)), threads=1)
     for wrong, words in [
         ({"tensor": 2, "pipeline": 2}, "by its heads or by its layers, not by both"),
-        ({"backend": "gloo", "pipeline": 2}, "use auto"),
         ({"micro_batches": 4}, "give pipeline_parallel too"),
         ({"pipeline": 65}, "65"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             Parallel(**wrong)  # type: ignore[arg-type]
+    for backend in ("gloo", "nccl"):
+        with pytest.raises(InvalidInput, match=f"parallel_backend='{backend}': .*; use auto"):
+            Engine(spec(tiny_folder("llama"), 2, backend=backend), threads=1)
     with pytest.raises(InvalidInput, match="ranks"):
         both.two.begin(EngineConfig("static"))
     both.two.begin(PLAIN)
