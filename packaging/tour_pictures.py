@@ -14,6 +14,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 
+from app.inside.roofline.elsewhere import BESIDE
 from app.window.pictures import RunPictures
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
 from engine.trace import Kind
@@ -43,6 +44,7 @@ class Scene:
     selects: bool = False
     beams: int = 1
     token: int = 12  # whose card is on the transcript's picture
+    beside: str = ""  # the device that the roofline has beside this machine
 
 
 CHUNKS = (("window", WIDE), ("transcript", WIDE))
@@ -55,6 +57,7 @@ DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
     Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
     Scene("kernels", "mixed-lengths", CHUNKED, 0.2, KERNELS, 24, mixed=True),
+    Scene("beside", "mixed-lengths", CONTINUOUS, 0.6, (("roofline", QSize(900, 460)),), 24, beside="H100"),
     Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
     Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
@@ -77,6 +80,7 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
 
 
 def draw(scene: Scene, folder: Path, light: bool) -> None:
+    BESIDE.set(scene.beside)
     with RunPictures(load_trace(folder / f"{scene.name}.bsrun"), light=light, scale=1.5) as pictures:
         page, scope = pictures.window.page, pictures.scope
         page.see_inside()

@@ -1,60 +1,19 @@
 """How much memory a step takes beyond the weights and the KV pool."""
 
 import os
-import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 from engine.checkpoints.info import MLP_WIDTHS
 from engine.config.specs import EngineConfig
 from engine.core.setup.rehearsal import Rehearsal
+from engine.memory.live_bytes import LiveBytes
 from engine.memory.rules import step_bytes
 from engine.models.loading import LoadedModel
 from engine.trace.records import Roof
 
 FEW = 64  # tokens of the smaller of two steps that are played on a CPU
 WORTH = 0.15  # seconds that playing them may take
-
-
-class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of tensors that operations under it make: `live` now, and at the `peak`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live = self.peak = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        held = {storage.data_ptr() for storage in _storages((args, kwargs))}
-        out = func(*args, **(kwargs or {}))
-        for storage in _storages(out):
-            self._count(storage, held)
-        return out
-
-    def _count(self, storage: torch.UntypedStorage, held: set[int]) -> None:
-        place, size = storage.data_ptr(), storage.nbytes()
-        if not size or place in held or place in self._known:
-            return
-        self._known.add(place)
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._forget, place, size)
-
-    def _forget(self, place: int, size: int) -> None:
-        self._known.discard(place)
-        self.live -= size
-
-
-def _storages(values: Any) -> Iterator[torch.UntypedStorage]:
-    """Of all tensors but packed weights, which have none."""
-    for value in tree_iter(values):
-        if isinstance(value, Tensor) and value.layout is torch.strided:
-            yield value.untyped_storage()
 
 
 def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineConfig, roof: Roof | None) -> int:
