@@ -143,6 +143,14 @@ class Board:
             rank for rank, words in enumerate(self._words) if not words[WAITS]
         ]
 
+    def stuck(self, patience: float) -> list[int]:
+        """Where all wait, rank 0 for so many seconds: the other that has done so the longest. If it were alive it would
+        have lost its patience before."""
+        since = self._words[:, WAITS]
+        if not since.all() or time.monotonic() - 1e-9 * since[0] < patience:
+            return []
+        return [1 + int(since[1:].argmin())]
+
     def give_up(self) -> None:
         """Whoever waits for a rank fails at once."""
         self._words[:, BROKEN] = 1

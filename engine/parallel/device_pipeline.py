@@ -32,12 +32,12 @@ class DevicePipeline(Pipeline):
         self._meet(torch.zeros(1, device=device))
 
     def begin(self, step: int) -> None:
-        self.within = True
+        super().begin(step)
         self._ranks.begin(step)
 
     def end(self) -> None:
-        self.within = False
         self._ranks.end()
+        super().end()
 
     def check(self) -> None:
         self._ranks.check()

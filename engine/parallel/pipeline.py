@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,15 @@ class Pipeline(Ranked):
         super().__init__(board, stage.rank, name)
         self.stage, self.passage = stage, Passage()
         self.micro_batches = parallel.micro_batches or stage.ranks
+
+    def begin(self, step: int) -> None:
+        super().begin(step)
+        self.board.waits(self.rank, 0)
+
+    def end(self) -> None:
+        super().end()
+        if not self.stage.first:  # whoever hangs now is behind it
+            self.board.waits(self.rank, time.monotonic())
 
     @property
     def words(self) -> str:

@@ -235,7 +235,7 @@ class Ranks:
                 break
             time.sleep(GLANCE)
         for other in self.others:
-            if other.rank in self.board.late():
+            if other.rank in (self.board.late() or self.board.stuck(0.9 * self.timeout)):
                 other.child.kill()
                 return RankLost(
                     f"{other.words} did not come within {self.timeout:g} s: it hangs, and the model with it"

@@ -19,7 +19,7 @@ from engine.scheduler.plan import StepPlan
 
 
 class StagedGpuRunner(GpuRunner):
-    """All stages go through the same micro-batches in the same order. Rank 0, whose step it is, looks up the tokens, and
+    """All stages go through the same micro-batches in the same order. Rank 0, whose step it is, looks up the tokens and
     draws from the logits that the last stage tells it: no other needs to know a token.
 
     A graph is one micro-batch through this stage's layers, from a fixed place to which others' activations come; what
@@ -66,7 +66,11 @@ class StagedGpuRunner(GpuRunner):
         def compute(_: Timer | None) -> Computed:
             made, sizes = zip(*map(self._own_layers, parts))
             inputs.graph = sum(sizes) if all(sizes) else 0
-            return self._told(parts) if self._first else Computed(self._tell(made))
+            if self._first:
+                return self._told(parts)
+            if not self._hands_on:
+                self._tell(torch.cat(made))
+            return Computed(made[-1])
 
         inputs = Inputs([row for row in plan.rows if row.samples], compute)
         return inputs
@@ -88,13 +92,9 @@ class StagedGpuRunner(GpuRunner):
             self._pipeline.send(made.to(self.model.dtype))
         return made, inputs.graph
 
-    def _tell(self, parts: Sequence[Tensor]) -> Tensor:
-        """The last stage's logits of all micro-batches; of a step that has none a row, so that rank 0 is never ahead."""
-        if self._hands_on:
-            return parts[-1]
-        logits = torch.cat([*parts]).to(self.model.dtype)
-        self._pipeline.send(logits if len(logits) else self._no_logits())
-        return logits
+    def _tell(self, logits: Tensor) -> None:
+        """Rank 0 hears of all micro-batches at once, of a step that draws nothing too: it is never ahead of a stage."""
+        self._pipeline.send(logits.to(self.model.dtype) if len(logits) else self._no_logits())
 
     def _told(self, parts: Sequence[StepPlan]) -> Computed:
         """Rank 0 has them: those that are drawn from, then those that are scored."""

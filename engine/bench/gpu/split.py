@@ -1,4 +1,4 @@
-"""One model on one card, split over two by its heads, and by its layers: what the second one buys, and what it costs."""
+"""One model on one card, split over two by heads and by layers: what the second one buys, and what it costs."""
 
 from __future__ import annotations
 

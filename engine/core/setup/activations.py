@@ -19,7 +19,8 @@ WORTH = 0.15  # seconds that playing them may take
 def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineConfig, roof: Roof | None) -> int:
     """Bytes that one step takes at the most beyond weights and pool: prompts in every slot, of the token budget in all.
 
-    On a GPU as its allocator tells it of that step, with what that takes of the driver beyond the tensors. On a CPU two
+    On a GPU as its allocator tells it of that step, with what that takes of the driver beyond the tensors; of stages,
+    through which it goes in parts, also of a prompt of so many tokens, which is one part. On a CPU two
     steps of few tokens are played, what their tensors hold is added up operation by operation, and the line through
     both is read at the budget, which gives what the whole step would in a fraction of its time; of a small model the
     whole step is played. Where even few tokens take long, as `roof` tells, see `computed_bytes`.
@@ -28,15 +29,8 @@ def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineCon
     if not rows:
         return 0
     if model.device.type == "cuda":
-        rehearsal.prefill(rows, length)
-        torch.cuda.synchronize(model.device)
-        torch.cuda.empty_cache()
-        live, held = torch.cuda.memory_allocated(model.device), torch.cuda.memory_reserved(model.device)
-        torch.cuda.reset_peak_memory_stats(model.device)
-        rehearsal.prefill(rows, length)
-        torch.cuda.synchronize(model.device)
-        most_held = torch.cuda.max_memory_reserved(model.device)
-        return max(0, torch.cuda.max_memory_allocated(model.device) - live, most_held - held)
+        whole = [(rows, length)] + [rehearsal.fill(config.token_budget, 1)] * (len(model.stage_layers) > 0)
+        return max(_allocated(rehearsal, model.device, *step) for step in whole)
     tokens = rows * length
     rate = roof.operations / (2 * max(model.card.body_parameters, 1)) if roof is not None else 0.0  # tokens a second
     if min(tokens, 3 * FEW) > WORTH * rate or os.environ.get("TRITON_INTERPRET") == "1":
@@ -49,6 +43,19 @@ def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineCon
     points = [(r * n, measured_bytes(rehearsal, r, n)) for r, n in ((small, few), more)]
     (t0, low), (t1, high) = points
     return round(low + max(0, high - low) / (t1 - t0) * (tokens - t0))
+
+
+def _allocated(rehearsal: Rehearsal, device: torch.device, rows: int, length: int) -> int:
+    """What such a step takes of a GPU that has played it before."""
+    rehearsal.prefill(rows, length)
+    torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()
+    live, held = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    rehearsal.prefill(rows, length)
+    torch.cuda.synchronize(device)
+    most_held = torch.cuda.max_memory_reserved(device)
+    return max(0, torch.cuda.max_memory_allocated(device) - live, most_held - held)
 
 
 def measured_bytes(rehearsal: Rehearsal, rows: int, length: int) -> int:

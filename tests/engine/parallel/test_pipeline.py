@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
+from engine.parallel.board import Board
 from engine.parallel.stages import Anatomy, micro_batches, split, stage_of
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind, Step, load_trace, save_trace
@@ -156,6 +158,23 @@ def test_a_stage_that_dies_or_hangs_ends_the_engine_by_its_name(
         how = "was killed by SIGKILL" if signalled == signal.SIGKILL else "did not come within 0.5 s"
         assert f"rank 1 (process {pid}) {how}" in said
     assert not psutil.pid_exists(pid)
+
+
+def test_the_stage_that_hangs_is_told_from_those_that_wait_for_it() -> None:
+    board, now = Board(3), time.monotonic()
+    try:
+        for rank, since in enumerate((now - 3, now - 3.5, 0)):  # rank 0 for logits, rank 1 for the next step
+            board.begin(rank, 5)
+            board.waits(rank, since)
+        assert board.late() == [2], "it computes for ever"
+        board.waits(2, now - 9)
+        assert not board.late()
+        assert board.stuck(2.5) == [2], "what it waits for has come"
+        assert board.stuck(5) == [], "rank 0 failed for another reason"
+        board.waits(0, 0)
+        assert board.stuck(2.5) == [], "rank 0 itself does not wait"
+    finally:
+        board.close()
 
 
 def test_stages_are_even_in_bytes_with_embedding_and_head() -> None:
