@@ -329,4 +329,4 @@ def test_words_do_not_lie_over_each_other_however_low_it_is(
         named += sum(text.startswith(tuple(TITLES.values())) for text, _ in said)
     assert (named > 25) == (size[1] > 150), "of 52; none where there is no room"
     assert plot._verdict(0.0) == [], "the drawing comes first: the panel's head has the verdict in short"
-    assert [text for *_, text in plot._verdict(inf)][0] == headline(made)
+    assert next(text for *_, text in plot._verdict(inf)) == headline(made)

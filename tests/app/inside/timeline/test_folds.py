@@ -7,8 +7,8 @@ import pytest
 from PySide6.QtCore import QPointF
 
 from app.inside.timeline.axis import Axis
-from app.plot.folds import WIDTH, Folds
 from app.inside.timeline.panel import TimelinePanel
+from app.plot.folds import WIDTH, Folds
 from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.trace import Step, Submitted
 
