@@ -79,24 +79,24 @@ class Collective(Group):
     def sum(self, x: Tensor) -> Tensor:
         x = x.contiguous()
         with self._call(x.nbytes):
-            self._group.allreduce([x]).wait()
+            _done(self._group.allreduce([x], _in_turn(dist.AllreduceOptions())))
         return x
 
     def broadcast(self, x: Tensor) -> None:
         """All have in x what rank 0 has in its own."""
-        options = dist.BroadcastOptions()
+        options = _in_turn(dist.BroadcastOptions())
         options.rootRank = 0
         with self._call(0 if self.rank else x.nbytes):
-            self._group.broadcast([x], options).wait()
+            _done(self._group.broadcast([x], options))
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         widths = [end - begin for begin, end in (shares(total, rank, self.ranks) for rank in range(self.ranks))]
         mine = _filled(x, max(widths) - x.shape[-1])
         parts = [] if self.rank else [torch.empty_like(mine) for _ in widths]
-        options = dist.GatherOptions()
+        options = _in_turn(dist.GatherOptions())
         options.rootRank = 0
         with self._call(x.nbytes):
-            self._group.gather([] if self.rank else [parts], [mine], options).wait()
+            _done(self._group.gather([] if self.rank else [parts], [mine], options))
         return x if self.rank else torch.cat([part[..., :width] for part, width in zip(parts, widths)], -1)
 
     def share(self, x: Tensor) -> Tensor:
@@ -154,6 +154,19 @@ class Collective(Group):
     def _expect(self, event: Event) -> None:
         if self._watchdog is not None:
             self._watchdog.expect(event)
+
+
+def _in_turn(options: Any) -> Any:
+    """Of a call over NCCL: a kernel on the stream that computes, with no other stream to wait for; as torch's own calls
+    that are not asynchronous."""
+    options.asyncOp = False
+    return options
+
+
+def _done(work: Any) -> None:
+    """Where a call came back before it was done, or its kernel ran beside the stream that computes."""
+    if work is not None:
+        work.wait()
 
 
 def _filled(x: Tensor, columns: int, rows: int = 0) -> Tensor:
