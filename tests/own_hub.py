@@ -16,6 +16,7 @@ atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 _kept = socket.socket()  # bound and not listening: the port stays ours, and refuses where no hub serves
 _kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 _kept.bind(("127.0.0.1", 0))
+atexit.register(_kept.close)
 PORT: int = _kept.getsockname()[1]
 ADDRESS = f"http://127.0.0.1:{PORT}"
 HOME = _folder / "home"
