@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformers import LlamaForCausalLM
 
+from engine.bench.bars import no_bars
 from engine.bench.subject import Case
 from engine.config.specs import InvalidInput
 
@@ -39,7 +40,8 @@ class OutsidePeer:
     def start(self, module: LlamaForCausalLM, rows: int, context: int) -> None:
         """Saves the model for it, and returns once it has loaded it: a minute where it compiles. `rows` run at once."""
         self._folder = tempfile.TemporaryDirectory()
-        module.save_pretrained(self._folder.name)
+        with no_bars():
+            module.save_pretrained(self._folder.name)
         dtype = str(module.dtype).removeprefix("torch.")
         order = [self.python, str(WORKERS[self.kind]), self._folder.name, dtype, str(rows), str(context)]
         log = open(Path(self._folder.name) / "log", "w")  # noqa: SIM115  (the process holds it)

@@ -10,6 +10,7 @@ from statistics import median
 
 import torch
 
+from engine.bench.bars import no_bars
 from engine.bench.gpu.decode import QWEN3_SHAPE, free_device_memory, pool_bytes, random_qwen3
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
@@ -49,7 +50,8 @@ def split(bench: Bench, first: torch.device) -> None:
     ways = {name: way for name, way in WAYS.items() if not bench.rehearsal or name in REHEARSED}
     batches, lengths, new = ((2,), Lengths(6, 6), 4) if bench.rehearsal else ((1, 64), Lengths(256, 256), 96)
     with tempfile.TemporaryDirectory() as folder:
-        random_qwen3(bench, tiny=TINY).save_pretrained(folder)
+        with no_bars():
+            random_qwen3(bench, tiny=TINY).save_pretrained(folder)
         plain_tokenizer(shape.vocabulary).save_pretrained(folder)
         free_device_memory()
         alone: dict[int, Trace] = {}

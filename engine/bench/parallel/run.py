@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from engine.bench.bars import no_bars
 from engine.bench.subject import Lengths, Shape, make_case, plain_tokenizer, random_llama
 from engine.compare.token_agreement import Verdict, agreement
 from engine.config.parallel import Parallel
@@ -126,7 +127,8 @@ def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measu
 
 def save(folder: Path, shape: Shape) -> None:
     """The model as a checkpoint: every rank reads its part of it."""
-    random_llama(shape).save_pretrained(folder)
+    with no_bars():
+        random_llama(shape).save_pretrained(folder)
     plain_tokenizer(shape.vocabulary).save_pretrained(folder)
 
 
