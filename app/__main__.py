@@ -116,14 +116,14 @@ def with_command(arguments: Sequence[str]) -> list[str]:
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as all bad input is told, with what was likely meant."""
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         own = self.prog == PROGRAM and given[:1] and given[0].startswith("-")
         for word in takewhile(lambda word: word not in COMMANDS, given if own else ()):
             name = word.partition("=")[0]
             if name.startswith("--") and name not in self._option_string_actions:
                 self._refuse(name)  # here, since its value would be taken for a command
-        known, unknown = super().parse_known_args(args, namespace)
+        known, unknown = super().parse_known_args(given, namespace)
         if unknown:
             self._refuse(unknown[0])
         return known, unknown
@@ -175,7 +175,6 @@ def parser() -> argparse.ArgumentParser:
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
     )
-    top.set_defaults(command=open_window, model=None)
     said = "print the version and exit"
     for name, does in (("install", "put Batchscope into the desktop's menu"), ("uninstall", "take it out again")):
         act = desktop_entry(name)
@@ -196,6 +195,7 @@ def parser() -> argparse.ArgumentParser:
     window.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
     model_options(top)
     engine_options(top)
+    top.set_defaults(command=open_window, model=None)  # behind the options, whose defaults it takes the place of
     return top
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.codes import allocate
+from engine.kernels.kv_codes import allocate
 from engine.kernels.place_kv import place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
@@ -34,8 +34,8 @@ from engine.trace.records import Kind
 @dataclass(slots=True)
 class GpuBatch:
     """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`, or of codes as `engine.kernels.codes` has them. The rows are packed: one sequence of all their tokens,
-    whose keys and values go to `cache_slots` int64 `[tokens]`."""
+    head_dim]`, or of codes as `engine.kernels.kv_codes` has them. The rows are packed: one sequence of all their
+    tokens, whose keys and values go to `cache_slots` int64 `[tokens]`."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]

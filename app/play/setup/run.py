@@ -33,7 +33,10 @@ def batching_facts(header: Header) -> list[Fact]:
     config = header.config
     fields = [*mode_fields("run"), *pool_fields("run")]
     # where the run has no graphs, none were captured, whatever was chosen
-    told = [each for each in fields if each.counts(config.mode) and (header.graphs or each.name != "cuda_graphs")]
+    without = set() if header.graphs else {"cuda_graphs"}
+    without |= set() if config.speculation else {"speculated"}
+    without |= set() if config.draft else {"draft"}  # the model's own
+    told = [each for each in fields if each.counts(config.mode) and each.name not in without]
     facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]
     for field in fields:
         field.control.deleteLater()
