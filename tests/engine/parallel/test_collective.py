@@ -208,13 +208,13 @@ def test_stages_hand_on_around_and_tell_when_they_computed(tmp_path: Path) -> No
         return x
 
     with ThreadPoolExecutor(RANKS) as pool:
-        assert [*pool.map(rank, range(RANKS))][0].tolist() == [[112.0] * 5] * 2
+        first, *_ = pool.map(rank, range(RANKS))
+    assert first.tolist() == [[112.0] * 5] * 2
     told = board.stage_times(1)
     assert told is not None
     assert told.sent == [40, 40, 20]
-    begun, ended = (
-        torch.tensor(each, dtype=torch.float64).view(RANKS, 2) for each in (told.micro_begun, told.micro_ended)
-    )
+    spans = told.micro_begun, told.micro_ended
+    begun, ended = (torch.tensor(each, dtype=torch.float64).view(RANKS, 2) for each in spans)
     assert (begun[1:] >= ended[:-1]).all()
     board.close()
 
