@@ -28,7 +28,7 @@ from engine.trace import Array, Record, Step
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
 LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back
 STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
-TALLEST, STAGE_TALLEST, USUAL = 22, 40, 14
+TALLEST, LARGE_TALLEST, USUAL = 22, 40, 14
 SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
 
 
@@ -148,7 +148,8 @@ class Timeline(TimelineSpan):
 
     def _bars(self) -> Bars:
         scale = self._ratio() * theme.zoom()
-        tallest = round((STAGE_TALLEST if theme.presenting() else TALLEST) * scale)
+        large = self.shared or theme.presenting()  # a lane's few slots are what there is to see
+        tallest = round((LARGE_TALLEST if large else TALLEST) * scale)
         pitch = max(1, min(self._room() // math.ceil(self.slots / self._slots_a_row()), tallest))
         gap = 0 if pitch < 5 else 1 if pitch < 8 else max(2, round(pitch * 0.15))
         top = gap // 2

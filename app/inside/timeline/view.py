@@ -289,8 +289,6 @@ class TimelineView(SelectableTimeline):
         paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked)
         breaks = self._breaks()
         draw_breaks(painter, breaks, QRectF(area), bands.ticks.top)
-        if bands.tokens.height:
-            paint.budget(painter, area, bands.tokens, breaks)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
@@ -311,6 +309,8 @@ class TimelineView(SelectableTimeline):
             pale = theme.faded(theme.current().panel, PALE)
             painter.fillRect(QRectF(left, 0, max(0.0, right - left), bottom), pale)
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
+        if bands.tokens.height:
+            paint.budget(painter, area, bands.tokens, breaks)
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
 

@@ -31,21 +31,10 @@ from engine.memory import DeviceMemory, Fit
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hub")]
 
 WAIT = 60_000
 DEMO = resources.path("models/stories-5m")
-NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty Hugging Face cache, and no hub unless a test serves one."""
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def fact_words(page: ModelsPage) -> list[str]:
