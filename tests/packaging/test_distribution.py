@@ -21,6 +21,7 @@ def build(what: str, source: Path, out: Path) -> Path:
     program = f"import setuptools.build_meta as backend; backend.build_{what}({str(out)!r})"
     done = subprocess.run([sys.executable, "-c", program], cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert "would be ignored" not in done.stderr, "who installs it is warned of a folder that is in no package"
     (made,) = out.glob("*.whl" if what == "wheel" else "*.tar.gz")
     return made
 
