@@ -23,7 +23,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     names = ("all", *QUANTIZATIONS)
     what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
-    what = "measure each technique (or those named) on its workload, beside the run without it"
+    what = "measure each technique on its workload, beside the run without it; or those named, of speculation, beams, "
+    what += "kv, swap, constrained, compression"
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
     what = "measure our server beside transformers serve and llama.cpp's, and what HTTP costs"
     bench.add_argument("--serve", action="store_true", help=what)

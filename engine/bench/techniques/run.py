@@ -8,6 +8,7 @@ from dataclasses import asdict
 from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
+from engine.config.checks import one_of
 
 TECHNIQUES = {
     "speculation": "engine.bench.techniques.speculation",
@@ -21,7 +22,9 @@ TECHNIQUES = {
 
 
 def run(names: Sequence[str], rounds: int, threads: int | None, json_output: bool) -> int:
-    """Measures the techniques and prints them. 0 where every goal is reached, else 1."""
+    """Measures the techniques and prints them. 0 where every goal is reached, else 1. Raises InvalidInput."""
+    for name in names:
+        one_of("techniques", name, TECHNIQUES)
     found: list[Measured] = []
     for name in names or TECHNIQUES:
         measure: Callable[[int, int | None], Iterator[Measured]] = import_module(TECHNIQUES[name]).measure

@@ -110,6 +110,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
         (["run", "--prompts", "/no/prompts.txt"], ["/no/prompts.txt", "check the path"]),
         (["run", "--device", "cuda:99"], ["cuda:99"]),
         (["run", "--kv-memory", "10"], ["kv_memory=10", "one block"]),
+        (["bench", "--techniques", "beam"], ["techniques='beam'", "speculation, beams, kv, swap"]),
     ],
 )  # fmt: skip
 def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
