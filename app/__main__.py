@@ -126,6 +126,8 @@ class Parser(argparse.ArgumentParser):
         known, unknown = super().parse_known_args(given, namespace)
         if unknown:
             self._refuse(unknown[0])
+        if own and known.called is not None:  # which would take its own defaults for what was given here
+            self.error(f"{given[0]} stands before the command {known.called!r}: options go behind it")
         return known, unknown
 
     def _refuse(self, word: str) -> NoReturn:
@@ -183,7 +185,7 @@ def parser() -> argparse.ArgumentParser:
     said = "print how to cite Batchscope, as BibTeX, and exit"
     top.add_argument("--cite", dest="command", action="store_const", const=print_citation, help=said)
 
-    commands = top.add_subparsers(title="commands", metavar="", prog=PROGRAM)
+    commands = top.add_subparsers(title="commands", metavar="", prog=PROGRAM, dest="called")
     for name in COMMANDS:
         import_module(f"app.cli.{name}").add(commands)
 

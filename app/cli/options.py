@@ -64,8 +64,10 @@ def bias(text: str) -> tuple[int, float]:
 
 
 def listed(text: str) -> list[str]:
-    """Texts between commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    """Texts between commas, at least one."""
+    if not (found := [part.strip() for part in text.split(",") if part.strip()]):
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing; give texts with commas between them")
+    return found
 
 
 def json_schema(source: str) -> dict[str, Any]:

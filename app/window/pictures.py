@@ -134,9 +134,11 @@ def run_pictures(
 ) -> int:
     """Writes the window with all panels, and each panel alone, as PNG files into `folder`; returns the exit status.
 
-    Raises InvalidInput where the run cannot be read or the folder not be written.
+    Raises InvalidInput where the run cannot be read, has no such request, or the folder cannot be written.
     """
     trace = load_trace(run)
+    if request != -1 and request not in trace.requests:
+        raise InvalidInput(f"request={request}: the run has {len(trace.requests):,}, the first is 0")
     storage.made(folder)
     with RunPictures(trace, run.stem, light=light, scale=scale) as pictures:
         pictures.window.page.see_inside()

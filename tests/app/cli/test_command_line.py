@@ -136,6 +136,14 @@ def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
             ["--model", "demo", "--max-runing=3"],
             "batchscope: batchscope has no option --max-runing; did you mean --max-",
         ),
+        (
+            ["--device", "cpu", "doctor"],
+            "batchscope: --device stands before the command 'doctor': options go behind it;",
+        ),
+        (
+            ["run", "--choices", ","],
+            "batchscope: argument --choices: ',' names nothing; give texts with commas between",
+        ),
         (["run", "--bogus"], "batchscope: run has no option --bogus; see batchscope run --help"),
         (["run", "--workloda=burst"], "batchscope: run has no option --workloda; did you mean --workload? See batch"),
         (
