@@ -267,6 +267,8 @@ class MemoryArea(Chart):
 
     def _free(self, plate: QRectF) -> bool:
         """Whether neither a kind nor the line is drawn there."""
+        if len(self._edges) < 2:
+            return True
         area, (begin, end) = self.area(), self.span
         x = area.left() + (self._edges - begin) / (end - begin) * area.width()
         seen = (x[1:] >= plate.left()) & (x[:-1] <= plate.right())

@@ -26,7 +26,7 @@ from app.plot import axes
 from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
 from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.font_face import Face, FontFace
 from app.words import bytes_words
 from engine.trace import Array
 
@@ -40,7 +40,7 @@ EMPTY = tr("Which limit of the machine binds each step: nothing has run yet.")
 LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
 CROWDED = 64  # a lower area has room for one word at its roof
 WRAPPED = int(Qt.TextFlag.TextWordWrap)
-Lines = list[tuple[Face, QColor, str]]
+Lines = list[tuple[FontFace, QColor, str]]
 SIDE = tr("operations a second")
 
 
@@ -265,10 +265,10 @@ class RooflinePlot(Chart):
                 break
         word = tr("ridge {n} per byte", n=amount(ridge))
         x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
-        box = QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)
-        if box.right() <= area.right() and not self._meets(frame, box):
+        place = QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)
+        if place.right() <= area.right() and not self._meets(frame, place):
             tiny.say(painter, x, y, word, t.secondary)
-            said.append(QPolygonF(box))
+            said.append(QPolygonF(place))
         return said
 
     def _meets(self, frame: Frame, box: QRectF) -> bool:

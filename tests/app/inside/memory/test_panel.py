@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import header as synthetic_header
 from app.bench.synthetic import synthetic_trace
 from app.inside.memory import panel as memory_bill
+from app.inside.memory.area import MemoryArea
 from app.inside.memory.panel import MemoryBill
 from app.inside.memory.series import KINDS, MemorySeries
 from app.playback.scope import Scope
@@ -401,7 +402,11 @@ def test_a_long_run_shows_a_minute_with_the_cursor_in_it(show, scope, story) -> 
     assert len(panel.facts().rows) == 300
 
 
-def test_no_line_runs_under_the_pools_name(traces, show, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_runs_under_the_pools_name(qtbot: QtBot, traces, show) -> None:
+    untold = MemoryArea()
+    qtbot.addWidget(untold)
+    untold.resize(420, 200)
+    assert not untold.grab().isNull(), "before it is told of any trace"
     area, places = show(traces["tight"]).area, set[float]()
     for height in (60, 140, 300):
         area.resize(420, height)
