@@ -1,4 +1,4 @@
-"""Which files begin first, what no collection of garbage looks at, and data folders of the tests' own."""
+"""Which files begin first, what no collection of garbage looks at, and data folders and a hub of the tests' own."""
 
 import gc
 import os
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import own_hub
+
+own_hub.begin()
 with suppress(ImportError):  # a rented machine with a GPU may do without
     from hypothesis import HealthCheck, settings
 

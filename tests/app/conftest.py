@@ -23,12 +23,12 @@ from app.session.session import THREADS, Session
 from app.ui import style_sheet, theme
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
-from tests.app.loopback_hub import hub, served
+from tests.app.loopback_hub import hub, no_hub
 from tests.app.told import engine, story, tell, told_runs
 from tests.children import children
 from tests.conftest import NewData
 
-__all__ = ["engine", "hub", "served", "story", "tell", "told_runs"]  # fixtures of another file
+__all__ = ["engine", "hub", "no_hub", "story", "tell", "told_runs"]  # fixtures of another file
 LOAD_MS = 60_000
 
 

@@ -34,8 +34,11 @@ class Frame:
         return np.clip(self.area.bottom() - share * self.area.height(), self.area.top(), self.area.bottom())
 
 
-def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame:
-    """The decades that show the points, the one at the cursor, and the ridge."""
+def frame_of(
+    points: RooflinePoints, point: Point | None, area: QRectF, beside: tuple[float, float] | None = None
+) -> Frame:
+    """The decades that show the points, the one at the cursor, and the ridge; also of a roof `beside` it, of so many
+    bytes and operations a second."""
     spans = []
     for axis, (low, _), tail in ((1, X_DECADES, 0.0), (0, Y_DECADES, TAIL)):
         mass = points.density.sum(axis)
@@ -52,6 +55,11 @@ def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame
         ridge = math.log10(roof.operations / roof.bandwidth_at(size))
         across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
         up[1] = max(up[1], math.log10(roof.operations))
+    if beside is not None:
+        bandwidth, rate = beside
+        ridge = math.log10(rate / bandwidth)
+        across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
+        up[1] = max(up[1], math.log10(rate))
     if point is not None and point.ceiling:
         ceiling = math.log10(point.ceiling)
         up = [min(up[0], ceiling), max(up[1], ceiling if ceiling < up[1] + FAR else up[1])]

@@ -5,6 +5,7 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
 
 from app.inside.chart import Chart
+from app.inside.roofline.elsewhere import Elsewhere, draw_elsewhere, elsewhere_words
 from app.inside.roofline.exchange import draw_exchange, exchange_words
 from app.inside.roofline.frame import Frame, frame_of
 from app.inside.roofline.parts import draw_parts, part_words
@@ -56,20 +57,23 @@ class RooflinePlot(Chart):
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
         self.empty_text = EMPTY
+        self.elsewhere: Elsewhere | None = None
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
         self._exchange = QRectF()  # where the limit of the ranks' exchange is
         self._parts: list[tuple[QRectF, Part]] = []
 
-    def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
+    def show_points(
+        self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY, elsewhere: Elsewhere | None = None
+    ) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
-        `empty` is said where there is none at all."""
+        `empty` is said where there is none at all; the roof of a device `elsewhere` is drawn too."""
         self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered, self._parts = None, -1, []
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
-        self.points, self.place, self.origin = points, place, origin
+        self.points, self.place, self.origin, self.elsewhere = points, place, origin, elsewhere
         point = self.point
         self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else empty)
         self.update()
@@ -90,7 +94,9 @@ class RooflinePlot(Chart):
         foot = self.height() - 2 * self.tiny.height - px(6)
         top = self._say(painter, self._verdict(foot - over - px(CROWDED))) + over
         area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
-        frame = frame_of(self.points, self.point, area)
+        roomy = area.height() >= px(CROWDED)
+        there = self.elsewhere if self.point is not None and roomy else None
+        frame = frame_of(self.points, self.point, area, (there.bandwidth, there.rate) if there is not None else None)
         self._axes(painter, frame)
         painter.save()
         painter.setClipRect(frame.area.adjusted(-px(6), -px(6), px(6), px(6)))
@@ -99,10 +105,11 @@ class RooflinePlot(Chart):
         painter.restore()
         taken = self._roof(painter, frame)
         point = self.point
-        exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
+        exchanging = point is not None and point.ceiling and roomy
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
+        if point is not None and there is not None:
+            taken += draw_elsewhere(painter, frame, point, there, self.tiny)
         taken += [QPolygonF(self._exchange), QPolygonF(self._around(frame, point))] if point is not None else []
-        roomy = frame.area.height() >= px(CROWDED)
         self._parts = draw_parts(painter, frame, point, self.tiny, taken) if point is not None and roomy else []
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
@@ -114,6 +121,9 @@ class RooflinePlot(Chart):
         ways: list[Lines] = [[(self.head, t.text, said)], [(self.low, t.text, said)], []]
         if point is not None and self.height() >= theme.px(LOW):
             ways.insert(0, [*ways[0], (self.small, t.secondary, detail(point))])
+            if self.elsewhere is not None:
+                told = elsewhere_words(self.points, point, self.place, self.elsewhere)
+                ways.insert(0, [*ways[0], (self.small, t.secondary, told)])
         return next((lines for lines in ways if self._height(lines) <= room), [])
 
     def _height(self, lines: Lines) -> float:

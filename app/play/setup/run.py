@@ -34,6 +34,7 @@ def batching_facts(header: Header) -> list[Fact]:
     fields = [*mode_fields("run"), *pool_fields("run")]
     # where the run has no graphs, none were captured, whatever was chosen
     idle = undrafted(config.speculation) | (set() if header.graphs else {"cuda_graphs"})
+    idle |= set() if config.draft else {"draft"}  # the model's own
     told = [each for each in fields if each.counts(config.mode) and each.name not in idle]
     facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]
     for field in fields:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import resources
+from tests import own_hub
 from tests.engine.checkpoints.hub.small_hub import Files, Repository, SmallHub
 
 FIRST, SECOND = "1" * 40, "2" * 40
@@ -41,7 +42,7 @@ def in_shards(files: Files) -> Files:
     return {**rest, **shards, "model.safetensors.index.json": index, "consolidated.safetensors": b"the same again"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serving() -> Iterator[SmallHub]:
     files = demo_files()
     large = demo_files("models/stories-5m")
@@ -58,20 +59,14 @@ def serving() -> Iterator[SmallHub]:
                    {"main": FIRST}),
         Repository("batch/huge", {FIRST: files}, {"main": FIRST}, claims={"model.safetensors": 10**16}),
         Repository("batch/other", {FIRST: {"stories.gguf": b"GGUF"}}, {"main": FIRST}, tags=("gguf",)),
+        port=own_hub.PORT,
     ) as hub:  # fmt: skip
         yield hub
 
 
 @pytest.fixture
-def hub(serving: SmallHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallHub:
+def hub(serving: SmallHub, tmp_path: Path) -> SmallHub:
     """The hub in its right mind; the cache is in `tmp_path / "hub"`, and nobody is logged in."""
     serving.reset()
-    environment = {
-        "HF_ENDPOINT": serving.address, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0",
-        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
-    }  # fmt: skip
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+    own_hub.keep_in(tmp_path)
     return serving

@@ -70,14 +70,14 @@ class Request:
 
 
 class SmallHub:
-    """Serves `repositories` on a port of its own while it is entered.
+    """Serves `repositories` on `port`, or one of its own, while it is entered.
 
     `cuts` lists, by file name, after how many bytes the connections to it break, one an answer. `errors` lists, by a
     part of the path, the answers (status, headers) to give first. `damaged` files are sent with a byte changed.
     `pace` is seconds between chunks, `silence` before any answer. `ranges` False: whole files whatever is asked.
     """
 
-    def __init__(self, *repositories: Repository) -> None:
+    def __init__(self, *repositories: Repository, port: int = 0) -> None:
         self.repositories = {r.id: r for r in repositories}
         self.requests: list[Request] = []
         self.reset()
@@ -87,7 +87,7 @@ class SmallHub:
             pass
 
         Handler.hub = hub
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", port), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="small-hub")
 

@@ -1,12 +1,13 @@
 """Downloads with real connections: progress, resuming, revisions, and what never counts as whole."""
 
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from huggingface_hub import snapshot_download
 
@@ -19,6 +20,7 @@ from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.loading import load
+from tests.children import children
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND, demo_files
 from tests.engine.checkpoints.hub.small_hub import TOKEN, Repository, SmallHub, etag_of
 
@@ -161,8 +163,8 @@ def test_a_download_whose_process_is_killed_goes_on_with_the_next_call(hub: Smal
 
     def kill(progress: LoadProgress) -> None:
         if progress.done > 1_000_000:
-            for child in psutil.Process().children():
-                child.kill()
+            for pid in children():
+                os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(InvalidInput, match="ended by signal 9"):
         download("batch/stories-5m", report=kill)
