@@ -267,11 +267,7 @@ class MemoryArea(Chart):
 
     def _free(self, plate: QRectF) -> bool:
         """Whether neither a kind nor the line is drawn there."""
-<<<<<<< HEAD
-        if len(self._edges) < 2:
-=======
         if not self._means:
->>>>>>> main
             return True
         area, (begin, end) = self.area(), self.span
         x = area.left() + (self._edges - begin) / (end - begin) * area.width()
