@@ -101,7 +101,7 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
         f"a request is {asked.length:,} tokens"
         if asked.elsewhere is None
-        else _published(asked.elsewhere, bills[0].dtype, asked.length),
+        else _published(asked.elsewhere, bills[0].dtype, asked),
         *_split_words(info, memory, bills, asked.ranks),
         *(_rule_of_thumb(info, bills[0], asked.length, asked.kv_dtype) if asked.ranks == 1 else ()),
         *_facts(info),
@@ -109,13 +109,16 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
     return "\n".join(lines)
 
 
-def _published(sheet: Datasheet, dtype: str, length: int) -> str:
+def _published(sheet: Datasheet, dtype: str, asked: Asked) -> str:
     figures = f"{bytes_words(sheet.memory)} at {sheet.bandwidth / 1e9:,.0f} GB/s"
-    return (
+    said = (
         f"{sheet.name}, as its maker publishes it: {figures}, {sheet.rate(dtype) / 1e12:,.4g} TFLOP/s in {dtype}; a "
-        f"request is {length:,} tokens\n  tok/s: decoding's bounds, from what a step reads (weights, K and V) or "
-        "multiplies; no program passes them"
+        f"request is {asked.length:,} tokens"
     )
+    bounds = (
+        "  tok/s: decoding's bounds, from what a step reads (weights, K and V) or multiplies; no program passes them"
+    )
+    return said if asked.ranks > 1 else f"{said}\n{bounds}"
 
 
 def _table(info: ModelInfo, bills: list[Fit], asked: Asked) -> list[str]:

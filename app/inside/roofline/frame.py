@@ -7,8 +7,11 @@ import numpy as np
 from PySide6.QtCore import QRectF
 
 from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Part, Point, RooflinePoints
+from app.language import tr
 from engine.trace import Array
 
+SIDE = tr("operations a second")
+CROWDED = 64  # pixels of the design: a lower area has room for one word at its roof
 FAR = 1.0  # decades above all else within which the limit of an exchange is drawn to its scale
 TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 

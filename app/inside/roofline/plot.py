@@ -2,12 +2,12 @@
 
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
+from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF
 
 from app.inside.chart import Chart
 from app.inside.roofline.elsewhere import Elsewhere, draw_elsewhere, elsewhere_words
 from app.inside.roofline.exchange import draw_exchange, exchange_words
-from app.inside.roofline.frame import Frame, frame_of
+from app.inside.roofline.frame import CROWDED, SIDE, Frame, frame_of
 from app.inside.roofline.parts import draw_parts, part_words
 from app.inside.roofline.points import (
     DECODE,
@@ -21,14 +21,14 @@ from app.inside.roofline.points import (
     Point,
     RooflinePoints,
 )
-from app.inside.roofline.words import FORMULAS, KIND_TITLES, amount, detail, headline, percent, point_words, rate_words
+from app.inside.roofline.roof import draw_roof
+from app.inside.roofline.words import FORMULAS, KIND_TITLES, amount, detail, headline, percent, point_words
 from app.language import tr
 from app.plot import axes
 from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
 from app.ui import theme
 from app.ui.font_face import Face, FontFace
-from app.words import bytes_words
 from engine.trace import Array
 
 RECENT = 2000  # points that are drawn one by one
@@ -39,10 +39,8 @@ COARSE = 2.0  # pixels within which several points are drawn as one
 NEAR = 14  # pixels of the design
 EMPTY = tr("Which limit of the machine binds each step: nothing has run yet.")
 LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
-CROWDED = 64  # a lower area has room for one word at its roof
 WRAPPED = int(Qt.TextFlag.TextWordWrap)
 Lines = list[tuple[FontFace, QColor, str]]
-SIDE = tr("operations a second")
 
 
 class RooflinePlot(Chart):
@@ -103,8 +101,8 @@ class RooflinePlot(Chart):
         self._density(painter, frame)
         self._recent(painter, frame)
         painter.restore()
-        taken = self._roof(painter, frame)
         point = self.point
+        taken = draw_roof(painter, frame, self.points, point, self.tiny, lambda box: self._meets(frame, box))
         exchanging = point is not None and point.ceiling and roomy
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
         if point is not None and there is not None:
@@ -230,56 +228,6 @@ class RooflinePlot(Chart):
         if kind != DECODE:
             painter.setPen(QPen(t.panel, full - 2 * max(1.2, size / 5), Qt.PenStyle.SolidLine, cap))
             painter.drawPoints(dots)
-
-    def _roof(self, painter: QPainter, frame: Frame) -> list[QPolygonF]:
-        """Returns where its slope and its words are."""
-        roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
-        if roof is None:
-            return []
-        size = self.point.bytes if self.point is not None else roof.working_sets[-1]
-        bandwidth = roof.bandwidth_at(size)
-        ridge = roof.operations / bandwidth
-        corner = QPointF(float(frame.x(ridge)), float(frame.y(roof.operations)))
-        start = max(10**frame.left, 10**frame.low / bandwidth)
-        foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
-        slope = QLineF(foot, corner)
-        with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25))):
-            painter.drawLine(slope)
-            painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
-            painter.drawEllipse(corner, px(3), px(3))
-        rate = rate_words(roof.operations)
-        named = tr("{rate} matrix products, measured at load", rate=rate)
-        wordings = (named, tr("{rate} measured at load", rate=rate), rate)
-        crowded = corner.y() - area.top() < tiny.height  # beside the title of the axis
-        left = max(area.left(), tiny.width(SIDE) + px(8)) if crowded else area.left()
-        word = next((word for word in wordings if tiny.width(word) <= area.right() - left), rate)
-        x = max(area.left(), area.right() - tiny.width(word))
-        baseline = -px(5) - tiny.descent
-        tiny.say(painter, x, corner.y() + baseline, word, t.secondary)
-        box = QPolygonF(QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap))
-        said = [box, QPolygonF([foot, corner])]
-        if area.height() < px(CROWDED):
-            return said
-        speed = f"{bytes_words(bandwidth)}/s"
-        copied = tr("{speed} copied at {bytes}, measured at load", speed=speed, bytes=bytes_words(size))
-        for word in (copied, tr("{speed}, measured at load", speed=speed), speed):
-            long, middle = tiny.width(word), slope.pointAt(0.5)
-            along = QTransform.fromTranslate(middle.x(), middle.y()).rotate(-slope.angle())
-            box = along.map(QPolygonF(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap)))
-            if long <= slope.length() - px(16) and not box.intersects(said[0]):
-                painter.save()
-                painter.setTransform(along, True)
-                tiny.say(painter, 0, baseline, word, t.secondary, before=0.5)
-                painter.restore()
-                said.append(box)
-                break
-        word = tr("ridge {n} per byte", n=amount(ridge))
-        x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
-        place = QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)
-        if place.right() <= area.right() and not self._meets(frame, place):
-            tiny.say(painter, x, y, word, t.secondary)
-            said.append(QPolygonF(place))
-        return said
 
     def _meets(self, frame: Frame, box: QRectF) -> bool:
         """Whether a point is drawn there."""

@@ -35,7 +35,12 @@ def _quick_ranks(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("site")
     (folder / "sitecustomize.py").write_text("import tests.quick_interpreter\n")
     spawn.assume({"PYTHONPATH": os.pathsep.join((str(folder), *filter(None, sys.path)))})
-    gc.freeze()  # each load and each config collects, and would look at all that is imported by now
+
+
+@pytest.fixture(autouse=True)
+def _quick_collecting() -> None:
+    """Each load and each config collects, and would look at all that is imported by now."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
