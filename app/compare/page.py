@@ -134,6 +134,7 @@ class ComparePage(Page):
         self.setup.stop_asked.connect(self.stop)
         self.setup.sweep_shown.connect(self._show_body)
         self.sweep_panel.edited.connect(lambda: self.setup.take(self.sweep_panel.applied(self.setup.choice)))
+        self.sweep_panel.asked.connect(self.start)
         self.race_action.triggered.connect(self.start)
         self.stop_action.triggered.connect(self.stop)
         self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))
@@ -277,7 +278,7 @@ class ComparePage(Page):
     def _on_phase(self) -> None:
         ending = not self.running and (self.race.busy or self.sweep.busy)
         begins = not (self.running or ending or engine_missing())
-        for start in (self.race_action, self.start_button):
+        for start in (self.race_action, self.start_button, self.sweep_panel.start_button):
             start.setEnabled(begins)
             start.setToolTip(sentence(engine_missing()))
         self.stop_action.setEnabled(self.running)

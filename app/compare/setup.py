@@ -32,7 +32,7 @@ KINDS = (
     ("sweep", tr("Sweep"), tr("Every lane at many batch sizes or request rates")),
 )
 RULES = tr("KV memory, repeats, order and what counts as good enough")
-WIDE = 1360  # pixels of the design from which everything stands on one line
+WIDE = 1480  # pixels of the design from which everything stands on one line
 
 
 class RaceSetup(QFrame):
@@ -56,7 +56,7 @@ class RaceSetup(QFrame):
             self.kinds.addButton(button(f"kind_{name}", title, role="page", tip=tip, checkable=True), i)
         self.kinds.button(0).setChecked(True)
         self.kinds.idToggled.connect(self._on_kind)
-        self.workload = sized(DropDown("race_workload", said=tr("Workload")), least_width=220)
+        self.workload = sized(DropDown("race_workload", said=tr("Workload"), most=340), least_width=220)
         self.picker = LanePicker()
         self.rules_button = button("race_rules_button", role="quiet", tip=RULES)
         self.rules = RaceRules(self)

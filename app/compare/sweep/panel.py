@@ -13,7 +13,7 @@ from app.compare.sweep.session import SweepSession
 from app.compare.words import measure_title
 from app.language import tr
 from app.session.lessee import Phase
-from app.ui.controls import DropDown, line_edit
+from app.ui.controls import DropDown, button, line_edit
 from app.ui.labels import Heading, label
 from app.ui.layouts import Scrolled, column, discard, fill, held, panel, row
 from app.ui.progress import Progress
@@ -72,6 +72,7 @@ class SweepPanel(QWidget):
     """Edits the sweep's part of a `RaceChoice`; the lanes and rules are those of the bar above."""
 
     edited = Signal()
+    asked = Signal()  # the sweep is to begin
 
     def __init__(self, sweep: SweepSession) -> None:
         super().__init__()
@@ -81,7 +82,7 @@ class SweepPanel(QWidget):
         kinds = [(tr("batch sizes"), False), (tr("request rates"), True)]
         self.by = sized(DropDown("sweep_by", kinds, tr("What is swept")), least_width=136)
         self.settings = sized(line_edit("sweep_settings"), width=220)
-        self.status = label(EMPTY_WORDS, "secondary", "sweep_status")
+        self.status = label("", "secondary", "sweep_status")
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.progress = Progress("sweep_progress", POINTS)
         self.chart = sized(SweepChart(), least_height=280)
@@ -115,7 +116,13 @@ class SweepPanel(QWidget):
         advice = column(Heading(tr("What to take")), self._advice, margins=(12, 10, 12, 10), spacing=6)
         points = column(Heading(tr("Points")), self.table, margins=(12, 10, 12, 8), spacing=4)
         self._advice_panel, self._points_panel = panel(advice), panel(points)
-        parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2), held(column(None))
+        about, middle = label(EMPTY_WORDS, "title", "sweep_empty"), Qt.AlignmentFlag.AlignCenter
+        about.setAlignment(middle)
+        about.setWordWrap(True)
+        said = tr("Start the sweep")
+        self.start_button = button("sweep_first", tr("Sweep   Ctrl ⏎"), self.asked, role="primary", said=said)
+        self.empty = held(column(None, about, (self.start_button, 0, middle), None, spacing=16))
+        parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2), (self.empty, 1)
         scroll = Scrolled(column(*parts, spacing=8))
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setLayout(column(scroll))
@@ -158,10 +165,8 @@ class SweepPanel(QWidget):
     def _on_progress(self) -> None:
         sweep, result = self._sweep, self._sweep.result
         words = sweep.words()
-        if not words and result is None:
-            words = EMPTY_WORDS
-        elif not words:
-            stopped = result is not None and result.cancelled and not sweep.busy
+        if not words and result is not None:
+            stopped = result.cancelled and not sweep.busy
             words = tr("{done} of {all} points", done=sweep.done, all=sweep.points)
             words = tr("stopped: {points}", points=words) if stopped else words
         self.status.setText(words)
@@ -180,6 +185,7 @@ class SweepPanel(QWidget):
         shown = result is not None
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
+        self.empty.setVisible(not shown and final)
         if result is not None:
             latency = measure_title(MEASURES[latency_of(result)])
             self.chart.show_points(points_of(result, final), by_rate=result.by_rate, latency=latency)

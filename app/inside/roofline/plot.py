@@ -163,7 +163,7 @@ class RooflinePlot(Chart):
         signs = sum(px(24) + tiny.width(KIND_TITLES[KINDS[kind]]) for kind in there)
         titles = tr("operations per byte"), tr("op. per byte")
         title = next((title for title in titles if tiny.width(title) <= area.right() - signs), titles[1])
-        title = tiny.cut(title, area.width() / 2)
+        title = tiny.cut(title, max(area.width() / 2, area.right() - signs))
         tiny.say(painter, area.right(), baseline, title, ink, before=1)
         x, room = 0.0, area.right() - tiny.width(title) - px(8)
         for kind in there:

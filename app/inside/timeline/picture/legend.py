@@ -1,5 +1,6 @@
 """What the hatches of slots and tracks mean."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -77,7 +78,7 @@ class SlotsLegend(Painted):
 
     def restyle(self) -> None:
         self._swatches: Swatches | None = None
-        self.setFixedHeight(round(self.face.height))
+        self.setFixedHeight(math.ceil(max(self.face.height, self.face.cap + 2 * self.face.descent)))
         super().restyle()
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:

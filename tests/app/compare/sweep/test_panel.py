@@ -57,10 +57,11 @@ def test_a_sweep_fills_its_table_and_charts_and_says_what_to_take(
     assert panel.by.mapTo(panel, QPoint(0, 0)).y() < 100, "at the top, not in the middle of nothing"
     assert panel.isVisible()
     assert page.setup.race.text() == "Sweep"
-    page.start()
+    panel.start_button.click()
     qtbot.waitUntil(lambda: page.sweep.done >= 1, timeout=WAIT)
     assert page.setup.race.text() == "Stop"
     assert "of 4" in panel.status.text()
+    assert not panel.empty.isVisible()
     assert "sweep" in ready.top_bar.status.accessibleName()
     over(qtbot, page)
     result = page.sweep.result

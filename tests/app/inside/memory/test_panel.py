@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import header as synthetic_header
 from app.bench.synthetic import synthetic_trace
 from app.inside.memory import panel as memory_bill
+from app.inside.memory.area import MemoryArea
 from app.inside.memory.panel import MemoryBill
 from app.inside.memory.series import KINDS, MemorySeries
 from app.playback.scope import Scope
@@ -401,14 +402,19 @@ def test_a_long_run_shows_a_minute_with_the_cursor_in_it(show, scope, story) -> 
     assert len(panel.facts().rows) == 300
 
 
-def test_no_line_runs_under_the_pools_name(traces, show, monkeypatch: pytest.MonkeyPatch) -> None:
-    area, places = show(traces["tight"]).area, set[float]()
+def test_no_line_runs_under_the_pools_name(qtbot: QtBot, traces, show) -> None:
+    untold = MemoryArea()
+    qtbot.addWidget(untold)
+    untold.resize(420, 200)
+    assert not untold.grab().isNull(), "before it is told of any trace"
+    area, above = show(traces["tight"]).area, set[bool]()
     for height in (60, 140, 300):
         area.resize(420, height)
         for pool in (0.2, 0.5, 0.9, 2.0):
             area.top = area.series.pool * area.series.token_bytes / pool
             for line in (0.0, 0.55, 0.95, 1.0):
-                area._means[area.compared] = np.full(len(area._edges) - 1, line * area.top)
+                drawn = {"used": 0.1 * area.top, area.compared: line * area.top}
+                area._means = {name: np.full(len(area._edges) - 1, drawn.get(name, 0.0)) for name in area._means}
                 named = area.pool_words()
                 if named is None:
                     assert height == 60, "its highest tick says it"
@@ -418,8 +424,8 @@ def test_no_line_runs_under_the_pools_name(traces, show, monkeypatch: pytest.Mon
                 plate = plate_of(area.tiny, x, baseline, words)
                 at = area.area().bottom() - line * area.area().height()
                 assert not plate.top() + 1 < at < plate.bottom() - 1, (height, pool, line)
-                places.add(x)
-    assert len(places) > 1
+                above.add(baseline < area.area().bottom() - min(1.0, pool) * area.area().height())
+    assert above == {True, False}, "beside the pool's line, where there is room"
 
 
 def test_bands_are_as_high_as_they_are_told() -> None:

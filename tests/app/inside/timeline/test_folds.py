@@ -16,7 +16,7 @@ from app.plot.inked import plate_of
 from app.plot.scales import nice_end
 from app.ui.font_face import FontFace
 from engine import Engine, EngineConfig, SamplingParams, Trace
-from engine.trace import Step, Submitted
+from engine.trace import Ended, Step, Submitted
 
 IDLE = 1.6  # seconds between the sends
 HALF = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)
@@ -81,8 +81,9 @@ def test_idle_time_is_not_time_in_which_nothing_was_computed(panel: TimelinePane
     view = panel.view
     submits = [record.time for record in trace.records if isinstance(record, Submitted)]
     steps = [record for record in trace.records if isinstance(record, Step)]
+    ends = sorted(record.time for record in trace.records if isinstance(record, Ended))
     half = next(i for i, step in enumerate(steps) if step.started >= submits[2])
-    spans = (submits[0], steps[half - 1].ended), (submits[2], steps[-1].ended)
+    spans = (submits[0], max(ends[1], steps[half - 1].ended)), (submits[2], max(ends[3], steps[-1].ended))
     busy = sum(step.seconds["forward"] + step.seconds["sample"] for step in steps)
     share = 100 * (1 - busy / sum(end - begin for begin, end in spans))
     view.see_all()
