@@ -58,10 +58,10 @@ def test_by_information(demo: Engine) -> None:
     assert not found.text
 
 
-def test_the_draft_model_can_score(demo: Engine) -> None:
-    by_draft = score(demo, STORY, scorer=ModelSpec("demo-draft"))
-    assert by_draft.scored_by != demo.card.name
-    assert [piece.text for piece in by_draft.pieces] == [piece.text for piece in score(demo, STORY).pieces]
+def test_the_draft_model_can_score(large_demo: Engine) -> None:
+    by_draft = score(large_demo, STORY, scorer=ModelSpec("demo-draft"))
+    assert by_draft.scored_by != large_demo.card.name
+    assert [piece.text for piece in by_draft.pieces] == [piece.text for piece in score(large_demo, STORY).pieces]
 
 
 def test_by_summary(demo: Engine) -> None:

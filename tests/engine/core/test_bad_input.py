@@ -411,8 +411,8 @@ def test_a_pool_too_small_for_one_block_is_refused_at_the_load() -> None:
         ([-1], "prompt: token id -1 is not in [0, 3072)"),
         ([1, "a"], "prompt: token id 'a' is not in [0, 3072)"),
         ([1.5], "prompt: token id 1.5 is not in [0, 3072)"),
-        ([5] * 2000, "prompt of 2,000 tokens: demo stories 5M has a context of 1,024; shorten it"),
-        ([5] * 1024, "prompt of 1,024 tokens: demo stories 5M has a context of 1,024; shorten it"),
+        ([5] * 2000, "prompt of 2,000 tokens: demo draft 0.8M has a context of 1,024; shorten it"),
+        ([5] * 1024, "prompt of 1,024 tokens: demo draft 0.8M has a context of 1,024; shorten it"),
         ("fox " * 3000, "has a context of 1,024; shorten it"),
         ([{"role": "user", "content": " "}], "prompt: no message of the user says anything"),
         ([{"role": "user"}], "prompt: the message {'role': 'user'} needs a role and a content"),
@@ -534,7 +534,7 @@ def test_a_prompt_file_is_read_line_by_line(tmp_path: Path) -> None:
 def test_a_prompt_of_megabytes_is_refused_without_the_memory_for_its_tokens(demo: Engine) -> None:
     before = getrusage(RUSAGE_SELF).ru_maxrss
     for prompt in ("fox and kite " * 1_600_000, [{"role": "user", "content": "fox and kite " * 1_600_000}]):
-        with pytest.raises(InvalidInput, match="prompt of over 1,024 tokens: demo stories 5M has a context of 1,024"):
+        with pytest.raises(InvalidInput, match=r"prompt of over 1,024 tokens: demo draft 0\.8M has a context of 1,024"):
             demo.submit(prompt)
     with pytest.raises(InvalidInput) as caught:
         demo.submit([{"role": "user", "text": "x" * 1_000_000}])
