@@ -442,15 +442,15 @@ def test_of_several_prompts_none_is_taken_when_one_is_bad(demo: Engine) -> None:
     assert demo.trace.requests == {}
 
 
-def test_a_request_that_the_whole_pool_cannot_hold_is_refused_with_the_pools_size(demo: Engine) -> None:
-    demo.begin(EngineConfig(max_running=4, kv_memory=4 * 16 * demo.card.kv_token_bytes))
+def test_a_request_that_the_whole_pool_cannot_hold_is_refused_with_the_pools_size(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(max_running=4, kv_memory=4 * 16 * large_demo.card.kv_token_bytes))
     with pytest.raises(
         InvalidInput, match=r"prompt of 100 tokens.*the whole KV pool holds 64 tokens; lower max_tokens"
     ):
-        demo.submit([5] * 100, GREEDY)
+        large_demo.submit([5] * 100, GREEDY)
     with pytest.raises(InvalidInput, match=r"prompt of 30 tokens with max_tokens=500: the whole KV pool holds 64"):
-        demo.submit([5] * 30, GREEDY.with_(max_tokens=500))
-    fits = demo.submit([5] * 30, GREEDY.with_(max_tokens=35, ignore_eos=True)).result(timeout=20)
+        large_demo.submit([5] * 30, GREEDY.with_(max_tokens=500))
+    fits = large_demo.submit([5] * 30, GREEDY.with_(max_tokens=35, ignore_eos=True)).result(timeout=20)
     assert len(fits.token_ids) == 35
 
 
@@ -542,7 +542,7 @@ def test_a_prompt_of_megabytes_is_refused_without_the_memory_for_its_tokens(demo
     assert getrusage(RUSAGE_SELF).ru_maxrss - before < 500 << 10
 
 
-def test_a_request_that_is_no_number_is_refused_and_the_engine_goes_on(demo: Engine) -> None:
+def test_a_request_that_is_no_number_is_refused_and_the_engine_goes_on(large_demo: Engine) -> None:
     with pytest.raises(InvalidInput, match=r"request=\[1\]: must be a whole number"):
-        demo.cancel([[1]])  # type: ignore[list-item]
-    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is not FinishReason.ERROR
+        large_demo.cancel([[1]])  # type: ignore[list-item]
+    assert large_demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is not FinishReason.ERROR
