@@ -10,10 +10,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from app.interrupts import uninterrupted
 
@@ -112,15 +114,51 @@ def with_command(arguments: Sequence[str]) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as all bad input is told."""
+    """Says what is wrong in one line, as all bad input is told, with what was likely meant."""
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        own = self.prog == PROGRAM and given[:1] and given[0].startswith("-")
+        for word in takewhile(lambda word: word not in COMMANDS, given if own else ()):
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in self._option_string_actions:
+                self._refuse(name)  # here, since its value would be taken for a command
+        known, unknown = super().parse_known_args(given, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        return known, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        who, option = self.prog.removeprefix(f"{PROGRAM} "), word.partition("=")[0]
+        if option.startswith("-"):
+            self.error(f"{who} has no option {option}{meant(option, self._option_string_actions)}")
+        self.error(f"{who} does not take {word!r}; what it takes is given by its options")
 
     def error(self, message: str) -> NoReturn:
-        unknown = re.search(r"invalid choice: (\S+) \(choose from (.*)\)$", message)
+        unknown = re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)$", message)
         if unknown and message.startswith("argument : "):
-            message = f"there is no command {unknown[1]}; commands are {unknown[2].replace(chr(39), '')}"
-        self.exit(2, f"batchscope: {message}; see {self.prog} --help\n")
+            guess = meant(unknown[1], COMMANDS) or f"; commands are {', '.join(COMMANDS)}"
+            message = f"there is no command {unknown[1]!r}{guess}"
+        message += " See" if message.endswith("?") else "; see"
+        self.exit(2, f"batchscope: {message} {self.prog} --help\n")
+
+    def format_help(self) -> str:
+        """A usage of two dozen options tells nothing that the list below it does not."""
+        if self.usage is None and len(self._option_string_actions) > 12:
+            head = argparse.HelpFormatter(f"{self.prog} [options]", width=1000)
+            head.add_usage(None, [a for a in self._actions if a.required or not a.option_strings], [], prefix="")
+            self.usage = head.format_help().strip().replace("%", "%%")
+        return super().format_help().replace("commands:\n  \n", "commands:\n")
 
 
+def meant(word: str, names: Iterable[str]) -> str:
+    """What to say of the names that are near to it; "" where none is."""
+    by_name = {name.strip("-"): name for name in names}
+    near = get_close_matches(word.strip("-"), by_name, n=2, cutoff=0.65)
+    return f"; did you mean {' or '.join(by_name[name] for name in near)}?" if near else ""
+
+
+PROGRAM = "batchscope"
 COMMANDS = (
     "run serve key fleet requests compare sweep compress replay tour export models quantize quality fit bench doctor"
 ).split()
@@ -132,18 +170,11 @@ def parser() -> argparse.ArgumentParser:
 
     top = Parser(
         allow_abbrev=False,  # it sorts a command's options too, and would find --n to be short for several
-        prog="batchscope",
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [options]\n       {PROGRAM} COMMAND [options]      (COMMAND --help tells its options)",
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
     )
-    model_options(top)
-    engine_options(top)
-    top.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
-    joins = "show the engine of a server (`batchscope serve`) in place of one here, such as http://127.0.0.1:8000"
-    top.add_argument("--connect", metavar="URL", help=joins)
-    key = "a file with the key that the server asks for (default: $BATCHSCOPE_KEY)"
-    top.add_argument("--key-file", type=Path, metavar="FILE", help=key)
-    top.set_defaults(command=open_window, model=None)
     said = "print the version and exit"
     for name, does in (("install", "put Batchscope into the desktop's menu"), ("uninstall", "take it out again")):
         act = desktop_entry(name)
@@ -151,10 +182,20 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     said = "print how to cite Batchscope, as BibTeX, and exit"
     top.add_argument("--cite", dest="command", action="store_const", const=print_citation, help=said)
-    commands = top.add_subparsers(title="commands", metavar="")
 
+    commands = top.add_subparsers(title="commands", metavar="", prog=PROGRAM)
     for name in COMMANDS:
         import_module(f"app.cli.{name}").add(commands)
+
+    window = top.add_argument_group("the window")
+    joins = "show the engine of a server (`batchscope serve`) in place of one here, such as http://127.0.0.1:8000"
+    window.add_argument("--connect", metavar="URL", help=joins)
+    key = "a file with the key that the server asks for (default: $BATCHSCOPE_KEY)"
+    window.add_argument("--key-file", type=Path, metavar="FILE", help=key)
+    window.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
+    model_options(top)
+    engine_options(top)
+    top.set_defaults(command=open_window, model=None)  # behind the options, whose defaults it takes the place of
     return top
 
 

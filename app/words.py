@@ -114,7 +114,9 @@ def request_title(view: RequestView) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that needs the fewest digits: "8.5 ms", "148 ms", "3.14 s", "2 min 05 s"."""
+    """Seconds in the unit that needs the fewest digits: "12 µs", "8.5 ms", "148 ms", "3.14 s", "2 min 05 s"."""
+    if 0 < seconds < 0.000095:
+        return f"{seconds * 1e6:.2g} µs"
     if seconds < 0.00995:
         return f"{seconds * 1e3:.1f} ms"
     if seconds < 0.9995:

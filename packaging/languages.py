@@ -7,6 +7,7 @@ import argparse
 import ast
 import io
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,10 +36,14 @@ def said_in(
 
 
 def template() -> Catalog:
-    """What is said in the sources, by the file it is said in."""
+    """What is said in the sources, and in shipped workloads, by the file it is said in."""
     found = Catalog(project="Batchscope", creation_date=LONG_AGO, revision_date=LONG_AGO, fuzzy=False)
     for name, _, said, notes, context in extract_from_dir(ROOT / "app", [("**.py", said_in)], keywords=KEYWORDS):
         found.add(said, locations=[(f"app/{name}", 0)], auto_comments=notes, context=context)
+    for path in sorted((ROOT / "resources" / "workloads").glob("*.toml")):
+        told = tomllib.loads(path.read_text())
+        for said in (told["title"], told["description"]):
+            found.add(said, locations=[(f"resources/workloads/{path.name}", 0)])
     return found
 
 

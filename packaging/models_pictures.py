@@ -23,6 +23,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import qasync
 
 import resources
+from app.models.fit.breakdown import ELSEWHERE
 from app.models.items import Section
 from app.models.page import ModelsPage
 from app.ui import theme
@@ -98,14 +99,17 @@ async def draw(folder: Path, shape: Path, light: bool) -> None:
         await done(lambda: shown(page, Section.FOLDERS, str(shape)))
         await asyncio.sleep(1)
         window.grab().save(str(folder / f"models-fit{ending}.png"))
+        page.fit.device.set_value(f"{ELSEWHERE}RTX 4090")
+        await asyncio.sleep(1)
+        window.grab().save(str(folder / f"models-elsewhere{ending}.png"))
         page.list.choose((Section.SHIPPED.value, "demo", None))
         await done(lambda: shown(page, Section.SHIPPED, "demo"))
         window.resize(*TALL)
         page.show_section(page.quality.panel)
         await asyncio.sleep(1)
         page.quality.panel.begin.click()
-        await done(lambda: page.quality.running)
-        await done(lambda: not page.quality.running)
+        await done(lambda: page.quality.measuring.running)
+        await done(lambda: not page.quality.measuring.running)
         await asyncio.sleep(1)
         window.grab().save(str(folder / f"models-quality{ending}.png"))
 

@@ -14,6 +14,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 
+from app.inside.roofline.elsewhere import BESIDE
+from app.playback.scope import Scope
 from app.window.pictures import RunPictures
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
 from engine.trace import Kind
@@ -29,7 +31,7 @@ WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 @dataclass(frozen=True)
 class Scene:
     """A run, the moment of it as a share of its length, and what is drawn then: names of panels with their sizes,
-    "window" or "transcript". `mixed`: at the next step in which a prompt's chunk rides along with decodes. `selects`:
+    "window" or "transcript". `mixed`: at the next step in which a prompt's large chunk goes with decodes. `selects`:
     the request of the step's last row is selected. `beams`: so many for each prompt."""
 
     name: str
@@ -43,6 +45,7 @@ class Scene:
     selects: bool = False
     beams: int = 1
     token: int = 12  # whose card is on the transcript's picture
+    beside: str = ""  # the device that the roofline has beside this machine
 
 
 CHUNKS = (("window", WIDE), ("transcript", WIDE))
@@ -55,11 +58,12 @@ DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
     Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
     Scene("kernels", "mixed-lengths", CHUNKED, 0.2, KERNELS, 24, mixed=True),
+    Scene("beside", "mixed-lengths", CONTINUOUS, 0.6, (("roofline", QSize(900, 460)),), 24, beside="H100"),
     Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
-    Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
+    Scene("strips", "mixed-lengths", STATIC, 0.04, MAP, 24),
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
-    Scene("drafts", "burst", DRAFTS, 0.5, (("window", WIDE), ("step", QSize(1000, 330))), 7),
+    Scene("drafts", "burst", DRAFTS, 0.6, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
 )
@@ -76,15 +80,25 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
     save_trace(run.result(), path)
 
 
+def _mixed(scope: Scope, place: int) -> int:
+    """The next step in which decodes ride along with a chunk of half the largest one's tokens, or more."""
+    both = {Kind.PREFILL, Kind.DECODE}
+    tokens = {
+        at: int(step.count.sum()) for at in range(scope.steps) if both <= set((step := scope.step_at(at)).kind.tolist())
+    }
+    large = [at for at in tokens if 2 * tokens[at] >= max(tokens.values())]
+    return next((at for at in large if at >= place), large[-1])
+
+
 def draw(scene: Scene, folder: Path, light: bool) -> None:
-    with RunPictures(load_trace(folder / f"{scene.name}.bsrun"), light=light, scale=1.5) as pictures:
+    BESIDE.set(scene.beside)
+    with RunPictures(load_trace(folder / f"{scene.name}.bsrun"), scene.name, light=light, scale=1.5) as pictures:
         page, scope = pictures.window.page, pictures.scope
         page.see_inside()
         scope.catch_up()
         place = max(0, scope.place_at(scope.origin + scene.at * (scope.end - scope.origin)))
-        both = {Kind.PREFILL, Kind.DECODE}
-        while scene.mixed and place < scope.steps - 1 and not both <= set(scope.step_at(place).kind.tolist()):
-            place += 1
+        if scene.mixed:
+            place = _mixed(scope, place)
         step = scope.step_at(place)
         request = int(step.request[-1]) if scene.selects else -1
         pictures.show(float(scope.step_ends[place]) - scope.origin, request)

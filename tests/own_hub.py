@@ -17,6 +17,7 @@ _kept = socket.socket()  # bound and not listening: the port stays ours, and ref
 _kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 atexit.register(_kept.close)
 _kept.bind(("127.0.0.1", 0))
+atexit.register(_kept.close)
 PORT: int = _kept.getsockname()[1]
 ADDRESS = f"http://127.0.0.1:{PORT}"
 HOME = _folder / "home"

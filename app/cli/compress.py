@@ -104,7 +104,9 @@ def _given(options: argparse.Namespace) -> Prompt:
     if options.file is None:
         if sys.stdin.isatty():
             raise InvalidInput("prompt: none is given; write it behind the command, or give --file FILE")
-        return sys.stdin.read(LONGEST)
+        if not (text := sys.stdin.read(LONGEST)).strip():
+            raise InvalidInput("prompt: standard input is empty; write it behind the command, or give --file FILE")
+        return text
     try:
         with open(options.file, encoding="utf-8") as file:
             text = file.read(LONGEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.cli.columns import columns
@@ -14,7 +14,7 @@ from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
-from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
+from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, model_info, simple_kv
 
 LENGTH = 1024
 SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
@@ -28,67 +28,112 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
     model_options(fit, "--revision", "--dtype", "--device", "--tensor-parallel")
     kv_dtype_option(fit)
+    fit.add_argument(
+        "--on", metavar="NAME", help='a GPU that is not here, as its maker publishes it: "RTX 4090", H100, ...'
+    )
     fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
     fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
     fit.set_defaults(command=run_fit)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of: a request's `length` in tokens, the dtype that K and V are kept in, how many `ranks` share the model,
+    and the device `elsewhere` that it would be on, None for this machine's."""
+
+    length: int
+    kv_dtype: str = "auto"
+    ranks: int = 1
+    elsewhere: Datasheet | None = None
+
+    def bounds(self, info: ModelInfo, bill: Fit) -> tuple[float, float]:
+        """Tokens a second at the most elsewhere: of one request alone, and of as many as run at once."""
+        if self.elsewhere is None or not bill.fits or self.ranks > 1:
+            return 0.0, 0.0
+        most = min(bill.requests(self.length), EngineConfig().max_running)
+        return (
+            self.elsewhere.decode_bound(info, bill, 1, self.length),
+            self.elsewhere.decode_bound(info, bill, most, self.length),
+        )
+
+
 def run_fit(options: argparse.Namespace) -> int:
+    elsewhere = find_datasheet(options.on) if options.on is not None else None
+    if elsewhere is not None and options.device != "auto":
+        raise InvalidInput(f"--on {options.on}: another device than --device {options.device}; leave one of them out")
     if options.device.startswith("cuda") and not nvidia_driver():
-        raise InvalidInput(f"device={options.device!r}: no NVIDIA driver is here; use cpu")
+        raise InvalidInput(f"device={options.device!r}: no NVIDIA driver is here; use cpu, or --on with a GPU's name")
     spec = ModelSpec(options.model, dtype=options.dtype, device=options.device, revision=options.revision)
-    info, memory = model_info(spec), room(options.device)
+    info, memory = model_info(spec), room(options.device) if elsewhere is None else elsewhere.room
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
-    ranks = options.tensor_parallel
+    asked = Asked(length, kept, options.tensor_parallel, elsewhere)
     if memory.kind == "cpu":  # all ranks have it together
-        memory = replace(memory, free=memory.free // ranks, total=memory.total // ranks)
-    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=ranks)
+        memory = replace(memory, free=memory.free // asked.ranks, total=memory.total // asked.ranks)
+    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=asked.ranks)
     told = as_json if options.json else as_text
-    print(told(info, memory, bills, length, kept, ranks))
+    print(told(info, memory, bills, asked))
     return 0
 
 
-def as_json(
-    info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto", ranks: int = 1
-) -> str:
+def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Asked) -> str:
     facts: dict[str, Any] = {name: getattr(info, name) for name in FACTS}
     facts |= {"unsupported": why_unsupported(info.model_type), "stored_bytes": info.weight_bytes}
     facts["quantized"] = asdict(info.quantized) if info.quantized is not None else None
     rows = [
-        asdict(bill) | {"requests": bill.requests(length), "simple_kv_token": simple_kv(info, BYTES[bill.dtype], 1, 1)}
+        asdict(bill)
+        | {"requests": bill.requests(asked.length), "simple_kv_token": simple_kv(info, BYTES[bill.dtype], 1, 1)}
+        | dict(zip(("most_tokens_alone", "most_tokens_together"), asked.bounds(info, bill)))
         for bill in bills
     ]
-    told = {"model": facts, "room": asdict(memory), "length": length, "kv_dtype": kv_dtype, "fits": rows}
-    told |= {"ranks": ranks, "devices_needed": bills[0].devices}
+    told = {"model": facts, "room": asdict(memory), "length": asked.length, "kv_dtype": asked.kv_dtype, "fits": rows}
+    told |= {"ranks": asked.ranks, "devices_needed": bills[0].devices}
+    told |= {"on": asdict(asked.elsewhere) if asked.elsewhere is not None else None}
     return json.dumps(told, indent=1)
 
 
-def as_text(
-    info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto", ranks: int = 1
-) -> str:
+def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Asked) -> str:
     where = "the GPU" if memory.kind == "cuda" else "this machine"
-    lines = [info.name, "", *_table(bills, length), ""]
+    lines = [info.name, "", *_table(info, bills, asked), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
     lines += [f"{', '.join(names)}: {note}" for note, names in notes.items()]
     lines += [
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
-        f"a request is {length:,} tokens",
-        *_split_words(info, memory, bills, ranks),
-        *(_rule_of_thumb(info, bills[0], length, kv_dtype) if ranks == 1 else ()),
+        f"a request is {asked.length:,} tokens"
+        if asked.elsewhere is None
+        else _published(asked.elsewhere, bills[0].dtype, asked),
+        *_split_words(info, memory, bills, asked.ranks),
+        *(_rule_of_thumb(info, bills[0], asked.length, asked.kv_dtype) if asked.ranks == 1 else ()),
         *_facts(info),
     ]
     return "\n".join(lines)
 
 
-def _table(bills: list[Fit], length: int) -> list[str]:
-    head = ("quantization", "dtype", "weights", "KV a token", "activations", "KV pool", f"requests of {length:,}", "")
-    rows: list[tuple[str, ...]] = [head]
+def _published(sheet: Datasheet, dtype: str, asked: Asked) -> str:
+    figures = f"{bytes_words(sheet.memory)} at {sheet.bandwidth / 1e9:,.0f} GB/s"
+    said = (
+        f"{sheet.name}, as its maker publishes it: {figures}, {sheet.rate(dtype) / 1e12:,.4g} TFLOP/s in {dtype}; a "
+        f"request is {asked.length:,} tokens"
+    )
+    bounds = (
+        "  tok/s: decoding's bounds, from what a step reads (weights, K and V) or multiplies; no program passes them"
+    )
+    return said if asked.ranks > 1 else f"{said}\n{bounds}"
+
+
+def _table(info: ModelInfo, bills: list[Fit], asked: Asked) -> list[str]:
+    bounded = asked.elsewhere is not None and asked.ranks == 1
+    bounds = ("tok/s, one", "all at once") if bounded else ()
+    requests = f"requests of {asked.length:,}"
+    rows: list[tuple[str, ...]] = [
+        ("quantization", "dtype", "weights", "KV a token", "activations", "KV pool", requests, *bounds, "")
+    ]
     for bill in bills:
         sizes = map(bytes_words, (bill.weights, bill.kv_token, bill.activations, bill.pool))
         verdict = bill.available or ("fits" if bill.fits else "does not fit")
-        rows.append((bill.quantization, bill.dtype, *sizes, f"{bill.requests(length):,}", verdict))
-    return columns(rows, right=range(2, 7))
+        most = [f"≤ {each:,.0f}" if each else "—" for each in asked.bounds(info, bill)] if bounded else []
+        rows.append((bill.quantization, bill.dtype, *sizes, f"{bill.requests(asked.length):,}", *most, verdict))
+    return columns(rows, right=range(2, 7 + len(bounds)))
 
 
 def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks: int) -> list[str]:

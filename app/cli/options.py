@@ -19,7 +19,7 @@ from engine import (
     load_workload,
 )
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, PAGED_MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.jobs import engine_missing
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
@@ -79,12 +79,12 @@ def json_schema(source: str) -> dict[str, Any]:
 
 
 def model_options(to: argparse.ArgumentParser, *names: str) -> None:
-    """Of how a model is loaded: those that are named, or all."""
+    """Of how a model is loaded: those that are named, or all, as a group of their own."""
     options: dict[str, dict[str, Any]] = {
         "--model": {"default": "demo", "help": "demo, a model folder or a hub id (default: demo)"},
         "--quantization": {"default": "none", "metavar": "KIND", "help": f"one of {', '.join(QUANTIZATIONS)}"},
-        "--dtype": {"default": "auto", "choices": DTYPES},
-        "--device": {"default": "auto", "help": "auto, cpu, cuda or cuda:N"},
+        "--dtype": {"default": "auto", "choices": DTYPES, "metavar": "DTYPE", "help": f"one of {', '.join(DTYPES)}"},
+        "--device": {"default": "auto", "help": "auto, cpu, cuda or cuda:N (default: auto)"},
         "--revision": {"help": "branch, tag or commit of a model on the hub"},
         "--tensor-parallel": {
             "type": whole,
@@ -100,7 +100,7 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "type": whole,
             "default": 1,
             "metavar": "N",
-            "help": "split the layers over so many stages, processes on a CPU",
+            "help": "split the layers over so many stages: GPUs from --device on, or processes on a CPU",
         },
         "--micro-batches": {
             "type": int,
@@ -110,28 +110,33 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
         },
         "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
     }
+    group = to if names else to.add_argument_group("the model, and where it computes")
     for name in names or options:
-        to.add_argument(name, **options[name])
+        group.add_argument(name, **options[name])
 
 
-def engine_options(to: argparse.ArgumentParser) -> None:
+def engine_options(parser: argparse.ArgumentParser) -> None:
+    to = parser.add_argument_group("batching and the KV cache", f"Paged modes are {' and '.join(PAGED_MODES)}.")
     default = EngineConfig()
     every = "continuous modes: requests join every so many steps"
     wait = "dynamic: how long a batch waits for more requests (default: 0.2)"
     held = f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done"
     anew = "paged modes: compute decode steps kernel by kernel instead of replaying captured ones"
     mixed = "paged modes: replay decode steps alone, and none with prompts"
-    to.add_argument("--mode", default=default.mode, help=f"one of {', '.join(MODES)}")
-    to.add_argument("--max-running", type=int, default=default.max_running, help="requests that run at once")
-    to.add_argument("--token-budget", type=int, help="most tokens a step computes (default: 2048)")
+    mode = f"one of {', '.join(MODES)} (default: {default.mode})"
+    running = f"requests that run at once (default: {default.max_running})"
+    block = f"tokens a KV block holds (default: {default.block_size})"
+    to.add_argument("--mode", default=default.mode, help=mode)
+    to.add_argument("--max-running", type=int, default=default.max_running, metavar="N", help=running)
+    to.add_argument("--token-budget", type=int, metavar="N", help="most tokens a step computes (default: 2048)")
     to.add_argument("--join-every", type=int, default=default.join_every, metavar="STEPS", help=every)
     to.add_argument("--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS", help=wait)
     to.add_argument("--delivery", default=default.delivery, metavar="HOW", help=held)
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
-    to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
+    to.add_argument("--block-size", type=int, default=default.block_size, metavar="N", help=block)
     kv_memory_option(to)
     kv_dtype_option(to)
-    to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
+    to.add_argument("--depth", type=int, metavar="N", help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
     ways = ", ".join(f"{name} ({words})" for name, words in SPECULATIONS.items())
@@ -162,28 +167,30 @@ def kv_memory_option(to: Any, default: str = "what is free") -> None:
     to.add_argument("--kv-memory", type=size_in_bytes, metavar="SIZE", help=said)
 
 
-def kv_dtype_option(to: argparse.ArgumentParser) -> None:
+def kv_dtype_option(to: Any) -> None:
     said = "paged modes: keep K and V as int8 or fp8, a byte a value (default: auto, in the model's dtype)"
     to.add_argument("--kv-dtype", default=EngineConfig().kv_dtype, metavar="DTYPE", help=said)
 
 
-def seed_option(to: argparse.ArgumentParser, of: str) -> None:
+def seed_option(to: Any, of: str) -> None:
     to.add_argument("--seed", type=int, metavar="N", help=f"{of} (default: the workload's own, else 0)")
 
 
-def threads_option(to: argparse.ArgumentParser) -> None:
-    to.add_argument("--threads", type=whole, help="torch threads on a CPU (default: the fastest, measured at load)")
+def threads_option(to: Any) -> None:
+    said = "torch threads on a CPU (default: the fastest, measured at load)"
+    to.add_argument("--threads", type=whole, metavar="N", help=said)
 
 
-def sampling_options(to: argparse.ArgumentParser) -> None:
+def sampling_options(parser: argparse.ArgumentParser) -> None:
     """Their defaults are those of the workload; 256 tokens, temperature 0.8 and top-p 0.95 where it has none."""
-    to.add_argument("--max-tokens", type=int)
-    to.add_argument("--temperature", type=float, help="0 is greedy")
-    to.add_argument("--top-p", type=float)
-    to.add_argument("--top-k", type=int)
-    to.add_argument("--min-p", type=float)
-    to.add_argument("--repetition-penalty", type=float)
-    to.add_argument("--stop", action="append", help="end before this text; may be given several times")
+    to = parser.add_argument_group("sampling", "What is not given is as the workload, or the demo's prompts, have it.")
+    to.add_argument("--max-tokens", type=int, metavar="N", help="longest answer (default: 256)")
+    to.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default: 0.8)")
+    to.add_argument("--top-p", type=float, metavar="P", help="draw from the likeliest that sum to P (default: 0.95)")
+    to.add_argument("--top-k", type=int, metavar="K", help="draw from the K likeliest (default: from all)")
+    to.add_argument("--min-p", type=float, metavar="P", help="none that is less likely than P times the likeliest")
+    to.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: what was said becomes less likely")
+    to.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; may be given several times")
     to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
     to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
     beams = "paged modes: search with so many beams, and answer with as many texts, best first"
@@ -203,23 +210,25 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--json-schema", type=json_schema, metavar="FILE", help=schema)
 
 
-def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
+def workload_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+    to = parser.add_argument_group("the workload")
     names = ", ".join(card.name for card in list_workloads())
     said = f"one of {names}, or a .toml, .txt, .jsonl (Mooncake's too) or ShareGPT .json file"
     said += f" (default: {default})" if default else ""
     to.add_argument("--workload", metavar="NAME|FILE", default=default, help=said)
     to.add_argument("--count", type=whole, metavar="N", help="so many requests of the workload")
     to.add_argument("--arrivals", metavar="KIND", help=f"when they come in: {', '.join(ARRIVALS)}")
-    to.add_argument("--rate", type=float, help="requests a second")
-    to.add_argument("--burstiness", type=float, help="of gamma arrivals; 1 is Poisson, less comes in bursts")
+    to.add_argument("--rate", type=float, metavar="R", help="requests a second")
+    to.add_argument("--burstiness", type=float, metavar="B", help="of gamma arrivals; 1 is Poisson, less: bursts")
     to.add_argument("--concurrency", type=int, metavar="N", help="at most N requests open at once")
 
 
-def slo_options(to: argparse.ArgumentParser) -> None:
+def slo_options(parser: argparse.ArgumentParser) -> None:
+    to = parser.add_argument_group("limits, for goodput")
     limits = {"ttft": "time to first token", "tpot": "time per output token"}
     limits |= {"itl": "99th percentile of gaps", "e2e": "time to the last token"}
     for name, what in limits.items():
-        to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}, for goodput")
+        to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}")
 
 
 def output_options(to: argparse.ArgumentParser) -> None:

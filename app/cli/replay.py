@@ -44,14 +44,14 @@ def show(options: argparse.Namespace) -> int:
         raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files, races as *{RACE_SUFFIX}")
     if options.run.suffix == RACE_SUFFIX and options.pictures is not None:
         raise InvalidInput(f"--pictures is for a run: open {options.run} in the window, Export saves its picture")
+    if options.present and options.pictures is not None:
+        raise InvalidInput("--present: is for the window; leave it out, or leave out --pictures")
     if options.pictures is not None:
         with uninterrupted():
             from app.window.pictures import run_pictures
 
         given = {name: getattr(options, name) for name in ("at", "request", "light", "scale")}
         return run_pictures(options.run, options.pictures, **given)
-    if options.present and options.pictures is not None:
-        raise InvalidInput("--present: is for the window; leave it out, or leave out --pictures")
     if not has_display():
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
     with uninterrupted():

@@ -34,7 +34,7 @@ def show(options: argparse.Namespace) -> int:
     try:
         from engine.serving import last_requests
     except ImportError as error:
-        raise InvalidInput(f"a request log needs {error.name}: pip install 'batchscope[serve,postgres]'") from error
+        raise InvalidInput(f"a request log needs {error.name}: pip install 'batchscope[serve]'") from error
     rows = last_requests(options.log or str(default_log()), options.last)
     if options.json:
         print(json.dumps(rows, indent=1, default=str))

@@ -31,6 +31,7 @@ from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
 from engine.core import import_engine
+from engine.decoding import grammars_missing
 from engine.trace import RUN_SUFFIX, Notice, RequestView, SampleView, Slo, TraceWriter, formulas
 from engine.workloads import demo_workload, read_prompts, unwrapped
 
@@ -68,6 +69,9 @@ def run_prompts(options: argparse.Namespace) -> int:
     if options.prompts:
         told = read_prompts(options.prompts, params, chat=True, model_folder=spec.source) * options.repeat
         workload = Workload(options.prompts.name, told)
+    held = any(each.params.constrained for each in workload.arrivals) if workload else params.constrained
+    if held and (why := grammars_missing()):
+        raise InvalidInput(f"regex, choices, json_schema: {why}")
     if options.out is not None and options.out.exists():
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:

@@ -26,7 +26,7 @@ from app.compare.sweep.session import SweepSession
 from app.inside.insights import Insight
 from app.inside.panel import InsightPanel
 from app.inside.timeline.picture.legend import SlotsLegend
-from app.language import tr
+from app.language import shipped, tr
 from app.playback.cursor_bar import cursor_key
 from app.session.lessee import Phase
 from app.session.session import Session
@@ -345,7 +345,7 @@ class ComparePage(Page):
 
     def _say_workload(self) -> None:
         card = self.setup.card
-        self.about.setText(card.description if card is not None else self.setup.choice.workload)
+        self.about.setText(shipped(card.description) if card is not None else self.setup.choice.workload)
 
     def _on_choice(self) -> None:
         self._say_workload()

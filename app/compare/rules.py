@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import Limits, RaceChoice
 from app.compare.words import ORDERS
-from app.language import tr
+from app.language import tr, trn
 from app.ui.controls import DropDown, Number
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
@@ -82,8 +82,9 @@ class RaceRules(Popover):
 
 
 def rules_words(choice: RaceChoice, kv_tokens: int) -> str:
-    """ "3 repeats · KV 8,192 tokens · SLO"."""
-    parts = [tr("{count} repeats", count=choice.repeats) if choice.repeats > 1 else tr("1 run")]
+    """ "20 prompts · 3 repeats · KV 8,192 tokens · SLO"."""
+    parts = [trn("{count:,} prompt", "{count:,} prompts", choice.count)] if choice.count else []
+    parts.append(tr("{count} repeats", count=choice.repeats) if choice.repeats > 1 else tr("1 run"))
     kv = choice.kv_tokens or kv_tokens
     if kv:
         parts.append(tr("KV {tokens:,} tokens", tokens=kv))

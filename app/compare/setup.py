@@ -13,7 +13,7 @@ from app.compare import choice as race_choice
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.lanes.picker import LanePicker
 from app.compare.rules import RaceRules, rules_words
-from app.language import tr
+from app.language import shipped, tr
 from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
@@ -161,15 +161,15 @@ class RaceSetup(QFrame):
     def _fill_workloads(self) -> None:
         self.workload.clear()
         for card in self._cards.values():
-            words = tr("{title} · {count:,} prompts", title=card.title, count=card.requests)
+            words = tr("{title} · {count:,} prompts", title=shipped(card.title), count=card.requests)
             self.workload.addItem(words, card.name)
-            self.workload.setItemData(self.workload.count() - 1, card.description, Qt.ItemDataRole.ToolTipRole)
+            self.workload.setItemData(self.workload.count() - 1, shipped(card.description), Qt.ItemDataRole.ToolTipRole)
         if self.card is None:
             self.workload.addItem(Path(self.choice.workload).name, self.choice.workload)
         self.workload.insertSeparator(self.workload.count())
         self.workload.addItem(tr("open a file …"), OPEN)
         self.workload.set_value(self.choice.workload)
-        self.workload.setToolTip(self.card.description if self.card else self.choice.workload)
+        self.workload.setToolTip(shipped(self.card.description) if self.card else self.choice.workload)
 
     def _show(self) -> None:
         self._showing = True
@@ -211,7 +211,7 @@ class RaceSetup(QFrame):
         card = self._cards.get(name)
         if card is not None and card.suggested.lanes:
             lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
-        self.workload.setToolTip(card.description if card else str(name))
+        self.workload.setToolTip(shipped(card.description) if card else str(name))
         choice = replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0)
         self.change(tr("chose another workload"), choice)
 

@@ -29,6 +29,11 @@ def trn(one: str, many: str, count: float, /, **values: object) -> str:
     return _catalog.ngettext(one, many, 1 if count == 1 else 2).format(**({"count": count} | values))
 
 
+def shipped(text: str) -> str:
+    """The words of a file that is shipped: of those that `packaging/languages.py` reads; others are as they were."""
+    return _catalog.gettext(text) if text else ""
+
+
 def languages() -> tuple[str, ...]:
     """English, and those with a catalog."""
     return (ENGLISH, *sorted(path.parts[-3] for path in FOLDER.glob(f"*/LC_MESSAGES/{DOMAIN}.mo")))

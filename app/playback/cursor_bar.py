@@ -69,7 +69,7 @@ class CursorBar(QFrame):
         return tool
 
     def _on_theme(self) -> None:
-        self.words.set_width(theme.px(232))
+        self.words.set_width(theme.px(264))
 
     def _tell(self, *changed: object) -> None:
         scope = self.scope

@@ -15,12 +15,14 @@ from engine.library import LaneFacts, RunFacts, differences, run_title
 from engine.trace import ratio_text
 
 DAY = 24 * 3600
+MOST_RECORDED = 32 << 20  # bytes: a longer run is read when it is done, and not again and again until then
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """`modified` in nanoseconds of Unix time, `size` in bytes. `facts` are None until they are read, or where they
-    cannot be: then `problem` says why. `recording`: it is still written. `reading`: it is read now."""
+    cannot be: then `problem` says why. `recording`: it is still written, and its facts are those so far. `reading`: it
+    is read now."""
 
     path: Path
     size: int
@@ -53,7 +55,12 @@ class Entry:
 
     @property
     def unread(self) -> bool:
-        return self.facts is None and not self.problem and not self.recording
+        return self.facts is None and not self.problem and not self.long_recording
+
+    @property
+    def long_recording(self) -> bool:
+        """It is written and will be for long: nothing is known of it until then."""
+        return self.recording and self.size > MOST_RECORDED
 
     @property
     def kept(self) -> bool:
@@ -65,17 +72,20 @@ def detail_words(entry: Entry) -> str:
     """Below the title: "demo stories · continuous", "race of 3 lanes · fastest: continuous"."""
     facts = entry.facts
     if facts is None:
-        if entry.recording:
-            return tr("still recorded")
         if entry.reading:
             return tr("being read …")
+        if entry.recording and not entry.problem:
+            if entry.long_recording:
+                return tr("still recorded; its figures come when it is done")
+            return tr("still recorded; its figures come when nothing runs")
         return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or tr("not read yet")
     if facts.race:
         lanes = len(facts.lanes)
         fastest = (tr("fastest: {lane}", lane=facts.best.name),) if lanes > 1 else ()
         return "  ·  ".join((model_words(facts.making.model), tr("race of {lanes} lanes", lanes=lanes), *fastest))
     quantized = () if facts.making.quantization == "none" else (facts.making.quantization,)
-    return "  ·  ".join((model_words(facts.making.model), *quantized, facts.best.name))
+    so_far = (tr("still recorded"),) if entry.recording else ()
+    return "  ·  ".join((*so_far, model_words(facts.making.model), *quantized, facts.best.name))
 
 
 def when_words(created: float, now: float) -> tuple[str, str]:

@@ -39,6 +39,12 @@ def scan(folder: Path) -> list[Entry]:
     return entries
 
 
+def _recorded(entry: Entry) -> Entry:
+    """A file that is still written: what came last lies beside it."""
+    log = entry.path.with_name(f"{entry.path.name}-wal")
+    return replace(entry, recording=True, size=entry.size + (log.stat().st_size if log.exists() else 0))
+
+
 class RunLibrary(QObject):
     """`entries` by path. Files are read while `reads` is on and the engine has nothing to do, each once."""
 
@@ -115,7 +121,7 @@ class RunLibrary(QObject):
         self._read()
 
     def _found(self, recording: Path | None) -> list[Entry]:
-        found = [replace(entry, recording=entry.path == recording) for entry in scan(storage.runs())]
+        found = [_recorded(entry) if entry.path == recording else entry for entry in scan(storage.runs())]
         known = self.index.entries(found)
         self.index.forget_others({entry.path.name for entry in found})
         return known
@@ -172,7 +178,8 @@ class RunLibrary(QObject):
         if entry is not None and entry.unread:
             marks = self.index.marks(facts.identity) if facts is not None else Marks()
             read = replace(entry, facts=facts, problem=problem, tags=marks.tags, pinned=marks.pinned, reading=False)
-            self.index.keep_facts(read)
+            if not read.recording:  # its file's time may not tell that it grew
+                self.index.keep_facts(read)
             self._set(read)
             self._tell_now()
 

@@ -74,7 +74,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
     slots, budget, gpu = config.slots, config.token_budget, memory.kind == "cuda"
     dividing = tuple(rank_counts(info))
-    ranks = spec.parallel.tensor if gpu and spec.parallel.tensor in dividing else 1  # on a CPU they have one memory
+    ranks = spec.parallel.ranks if gpu and spec.parallel.ranks in dividing else 1  # on a CPU they have one memory
     how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype, ranks=ranks)
     bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
@@ -84,7 +84,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization, gpu)
+    whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization)
     split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 

@@ -8,7 +8,7 @@ from time import perf_counter
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.language import tr
+from app.language import shipped, tr
 from app.play.layout import AREAS, FOOT, RIGHT, WIDE
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
@@ -217,7 +217,7 @@ class RunShow:
             if name in page.docks:
                 page.docks[name].raise_()
         if self._workload is not None:
-            page.composer.take(self._workload.title or self._workload.name, self._workload.arrivals)
+            page.composer.take(shipped(self._workload.title) or self._workload.name, self._workload.arrivals)
         if self._recalled:
             self._session.start(self._session.begin(self._sized()))
         page.composer.send_button.setFocus()

@@ -1,9 +1,10 @@
 """A plain-text editor that grows with its lines, remembers what was sent, and hands dropped files on."""
 
+import math
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QRect, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent, QTextCursor
+from PySide6.QtGui import QFocusEvent, QFontMetricsF, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 
 from app.ui import theme
@@ -63,12 +64,18 @@ class PromptEdit(QPlainTextEdit):
     def _fit(self) -> None:
         lines = max(self._least, min(self._most, int(self.document().size().height())))
         extra = round(2 * self.document().documentMargin()) + 2 * self.frameWidth() + 2
-        self.setFixedHeight(lines * self.fontMetrics().lineSpacing() + extra)
+        self.setFixedHeight(lines * self._line() + extra)
         shown = self.document().size().height() > self._most
         policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded if shown else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.setVerticalScrollBarPolicy(policy)
         if self._hints:
             self._tell_hint(lines)
+
+    def _line(self) -> int:
+        """Pixels from one line to the next, as they are laid out: metrics round each part of it on its own."""
+        laid = self.document().firstBlock().layout()
+        high = laid.lineAt(0).height() if laid.lineCount() else QFontMetricsF(self.font()).lineSpacing()
+        return math.ceil(high)
 
     def _tell_hint(self, lines: int) -> None:
         metrics, margin = self.fontMetrics(), round(2 * self.document().documentMargin())

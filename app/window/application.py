@@ -1,6 +1,7 @@
 """The process around the window: its QApplication, its event loop, its signals, until the window is closed."""
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import math
@@ -12,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import qasync
-from PySide6.QtCore import QLibraryInfo, QTimer, QTranslator
+from PySide6.QtCore import QLibraryInfo, QMessageLogContext, QTimer, QtMsgType, QTranslator, qInstallMessageHandler
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -41,6 +42,9 @@ def make_application() -> QApplication:
     """The QApplication with the remembered theme and zoom."""
     existing = QApplication.instance()
     app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    if existing is None and app.platformName() == "offscreen":
+        qInstallMessageHandler(_say_of_qt)
+        atexit.register(qInstallMessageHandler, None)
     storage.keep_private()
     app.setApplicationName("batchscope")
     app.setApplicationDisplayName("Batchscope")
@@ -53,6 +57,12 @@ def make_application() -> QApplication:
         _translate_qt(app)
     style_sheet.apply(app)
     return app
+
+
+def _say_of_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+    """All that Qt has to say where there is no display, but for the hints that a window cannot give to none."""
+    if not text.startswith("This plugin does not support "):
+        print(text, file=sys.stderr)
 
 
 def _translate_qt(app: QApplication) -> None:

@@ -25,6 +25,7 @@ from app.words import run_words
 from engine import InvalidInput, Trace, load_trace
 
 WINDOW = QSize(1600, 1000)
+TALL = QSize(1600, 1300)  # a transcript whose tokens have their card below them
 WIDE = QSize(1200, 420)
 SIZES = {"timeline": WIDE, "step": WIDE, "kv_map": QSize(760, 460), "memory": QSize(1000, 320)}
 SIZES |= {"roofline": QSize(820, 460), "machine": QSize(520, 380), "beams": QSize(900, 330)}
@@ -33,9 +34,9 @@ SETTLE_MS = 400  # streams and charts come to rest
 
 
 class RunPictures:
-    """Shows one trace in a window that is on no screen; use it as a context manager, one at a time."""
+    """Shows one trace, by its run's name, in a window that is on no screen; a context manager, one at a time."""
 
-    def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, trace: Trace, name: str, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
         self._application, self._scale = make_application(), scale
         theme.set_theme("light" if light else "dark")
@@ -49,6 +50,7 @@ class RunPictures:
         while self._bridge.behind:
             QTest.qWait(1)
         self.scope = self._bridge.scope
+        self.window.page.show_run(name, trace.header)
         self.window.top_bar.say(tr("saved run  ·  {run}", run=run_words(trace.header)))
 
     def __enter__(self) -> Self:
@@ -66,7 +68,11 @@ class RunPictures:
         self.scope.select(request)
         self.scope.show_at(inf if at is None else self.scope.origin + at)
         QTest.qWait(SETTLE_MS)
+        places = self.window.page.places.values()
+        while not all(place.panel for place in places if place.isVisible()):
+            QTest.qWait(1)
         self.scope.catch_up()
+        QTest.qWait(1)
 
     def whole(self, path: Path) -> None:
         """The window as it is."""
@@ -86,6 +92,7 @@ class RunPictures:
     def tokens(self, request: int, token: int, path: Path) -> None:
         """The transcript of a request, its tokens coloured by probability, with the card of one of them."""
         page = self.window.page
+        self.window.resize(TALL)
         page.layout_of.prompt()
         page.docks["transcript"].raise_()
         self.scope.follow()
@@ -131,7 +138,7 @@ def run_pictures(
     """
     trace = load_trace(run)
     storage.made(folder)
-    with RunPictures(trace, light=light, scale=scale) as pictures:
+    with RunPictures(trace, run.stem, light=light, scale=scale) as pictures:
         pictures.window.page.see_inside()
         pictures.show(at, request)
         pictures.whole(folder / "inside.png")

@@ -54,8 +54,6 @@ class Parallel:
                 f"tensor_parallel={self.tensor} with pipeline_parallel={self.pipeline}: a model is split by its heads "
                 "or by its layers, not by both; use one of them"
             )
-        if self.backend == "gloo":
-            raise InvalidInput("parallel_backend='gloo': stages hand on in memory that they share; use auto")
 
     @property
     def ranks(self) -> int:

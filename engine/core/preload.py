@@ -44,7 +44,7 @@ def preload(needed: Iterable[str] = NEEDED) -> None:
     ):
         for module in needed:
             import_module(module)
-        from engine.core.setup.activations import LiveBytes
+        from engine.memory.live_bytes import LiveBytes
 
         with LiveBytes(), torch.device("meta"):  # a load makes its modules there, and counts bytes when they run
             transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=1))

@@ -27,7 +27,7 @@ from engine.parallel.group import Group, Ranked
 from engine.parallel.interconnect import measure_interconnect
 from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link
 from engine.parallel.mail import Mail
-from engine.parallel.pipeline import Pipeline
+from engine.parallel.pipeline import Pipeline, SharedPipeline
 from engine.parallel.ranks import Place
 from engine.parallel.wire import Receiver
 from engine.runner import make_runner
@@ -105,7 +105,7 @@ class Rank:
             elif letter == MAKE:
                 told = json.loads(data)
                 config = EngineConfig(**told["config"])
-                if isinstance(self.group, Pipeline):
+                if isinstance(self.group, SharedPipeline):
                     self.group.join(told["lane"], self._link.receive_descriptor())
                 self._let_go()
                 self._runner = make_runner(self._model, config, told["blocks"], captured=told["captured"])

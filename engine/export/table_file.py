@@ -39,7 +39,9 @@ def _write_parquet(table: Table, path: Path) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InvalidInput(f"{path} asks for Parquet, which pyarrow writes: pip install 'batchscope[export]'") from None
+        raise InvalidInput(
+            "Parquet is written by pyarrow, which is not installed: pip install 'batchscope[export]'"
+        ) from None
     pyarrow.parquet.write_table(pyarrow.table(table.columns), path)
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import apart, encoded, scale_of
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, strides, tl
+from engine.kernels.kv_codes import apart, encoded, scale_of
 from engine.kernels.rms_norm import Rounding, weighted
 from engine.kernels.rotary import cut, tables_of, turned
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.kernels.codes import apart, encoded, scale_of
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.kv_codes import apart, encoded, scale_of
 
 ELEMENTS_A_PROGRAM = 2048  # of K, and as many of V: 16 a thread of four warps
 
@@ -66,7 +66,7 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     """Writes each token's key and value into its slot of the cache, in place.
 
     k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
-    last dimension contiguous, or of codes (`engine.kernels.codes`). slots: int64 `[tokens]`, block * block_size +
+    last dimension contiguous, or of codes (`engine.kernels.kv_codes`). slots: int64 `[tokens]`, block * block_size +
     offset; a negative slot is skipped.
     """
     if not len(slots):

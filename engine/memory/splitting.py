@@ -6,7 +6,6 @@ from engine.checkpoints.info import ModelInfo
 from engine.config.parallel import dividing
 
 QUANTIZED = "what is quantized cannot be split yet: choose quantization none"
-STAGED_ON_GPU = "stages of a pipeline run on a CPU so far: choose device cpu, or split every layer"
 NORMS = ("q_norm.weight", "k_norm.weight")
 
 
@@ -25,13 +24,11 @@ def why_whole(info: ModelInfo, quantization: str = "none") -> str:
     return ""
 
 
-def why_unstaged(info: ModelInfo, quantization: str = "none", gpu: bool = False) -> str:
+def why_unstaged(info: ModelInfo, quantization: str = "none") -> str:
     """Why its layers cannot be on several devices, one stage after another; "" where they can."""
     if quantization != "none" or info.quantized is not None:
         return QUANTIZED
-    if info.layers < 2:
-        return "this model has one layer, and a stage needs one"
-    return STAGED_ON_GPU if gpu else ""
+    return "this model has one layer, and a stage needs one" if info.layers < 2 else ""
 
 
 def rank_counts(info: ModelInfo) -> list[int]:

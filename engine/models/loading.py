@@ -30,10 +30,11 @@ from engine.models.packed_linear import pack_linears
 from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
-from engine.parallel.group import Ranked, chosen, join
+from engine.parallel.device_pipeline import DevicePipeline
+from engine.parallel.group import Ranked, chosen, chosen_for_stages, join
 from engine.parallel.layers import meet, narrow_head
 from engine.parallel.mail import Mail
-from engine.parallel.pipeline import Pipeline, anatomy_of, refuse_inseparable, shortened
+from engine.parallel.pipeline import Pipeline, SharedPipeline, anatomy_of, refuse_inseparable, shortened
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
 from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
@@ -145,7 +146,7 @@ def _read(
     split, group, pipeline = None, None, None
     if place is not None and spec.parallel.pipeline > 1:
         stage = _stage(spec, config, info, place.rank)
-        config, pipeline = shortened(config), Pipeline(spec.parallel, place.board, stage)
+        config, pipeline = shortened(config), _pipeline(spec, place, stage, device)
     elif place is not None:
         config, split = narrowed(config, place.rank, place.board.ranks)
         group = join(spec.parallel, place.backend, place.board, place.rank, place.store, device)
@@ -190,13 +191,11 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     if why := no_ranks_here():
         raise InvalidInput(f"{asked}: {why}; use 1")
     gpu_path = device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1"
-    if spec.parallel.pipeline > 1 and gpu_path:
-        raise InvalidInput(f"{asked}: stages run on a CPU so far; use tensor_parallel, or device cpu")
     cards = torch.cuda.device_count() if device.type == "cuda" else 0
     devices = device_of_each(device, spec.parallel.ranks, asked, cards)
     if spec.parallel.pipeline > 1:
         _stage(spec, config, info, 0)
-        backend = "shared" if native().library is not None else "polled"
+        backend = chosen_for_stages(spec.parallel, device, gpu_path)
     else:
         narrowed(config, 0, spec.parallel.tensor)
         dtype = getattr(torch, load_dtype(info, held, device.type, spec.dtype))
@@ -232,6 +231,12 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
 def _stage(spec: ModelSpec, config: Any, info: ModelInfo, rank: int) -> Stage:
     sizes = {name: size for name, (_, size) in info.tensors.items()}
     return stage_of(rank, spec.parallel.pipeline, anatomy_of(config), sizes)
+
+
+def _pipeline(spec: ModelSpec, place: Place, stage: Stage, device: torch.device) -> Pipeline:
+    if place.backend in ("gloo", "nccl"):
+        return DevicePipeline(spec.parallel, place.board, stage, place.backend, device, place.store)
+    return SharedPipeline(spec.parallel, place.board, stage)
 
 
 def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:

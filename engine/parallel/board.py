@@ -5,9 +5,11 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+Words = np.ndarray[Any, np.dtype[np.int64]]
 SLOTS = 16  # steps that are remembered
 CALLS = 1024  # of a step, whose times are told apart
 HEAD = 8  # words of a step before them
@@ -17,7 +19,8 @@ PAGE = 4096
 MAIL = 1 << 18  # bytes of a plan
 # As `native/exchange.c` has them, and where steps go on.
 SEQUENCE, WAITS, SLOT, BROKEN, STOPPED, STEP, TAKEN = 0, 3, 4, 5, 7, 8, 9
-NUMBER, CALLED, BYTES, BEGUN, ENDED = range(5)
+NUMBER, CALLED, BYTES, BEGUN, ENDED, SENDING = range(6)
+BEGUN_ENDED = 2  # words of a micro-batch
 LATE = 0.0005  # seconds that a rank may take longer than rank 0 to tell what a step took
 
 
@@ -33,6 +36,17 @@ class RankTimes:
     sent: Sequence[int]
     micro_begun: Sequence[float] = ()
     micro_ended: Sequence[float] = ()
+
+
+def times_of_stages(spans: Words, sending: Words, ended: int, sent: Words) -> RankTimes:
+    """Of a pipeline's step, in nanoseconds by `time.monotonic`: `spans` `[ranks, micro-batches, 2]` in which each was
+    computed, `sending` `[ranks]` that handing on took, and when rank 0 had all logits. Whatever was neither, from its
+    first micro-batch on until then, was waiting. `sent` `[ranks]` are bytes."""
+    computing = (spans[:, :, 1] - spans[:, :, 0]).sum(axis=1)
+    waiting = (ended - spans[0, 0, 0] - computing - sending).clip(min=0)
+    each = computing, sending, waiting, spans[:, :, 0], spans[:, :, 1]
+    computed, handed, waited, begun, done = ((1e-9 * x).ravel().tolist() for x in each)
+    return RankTimes(computed, handed, waited, sent.tolist(), begun, done)
 
 
 class Board:
@@ -73,19 +87,27 @@ class Board:
         told[BYTES], told[BEGUN], told[ENDED] = sent, 0, int(1e9 * whole)
         told[CALLED] = len(calls)
 
+    def tell_stage(
+        self, rank: int, step: int, spans: Sequence[tuple[int, int]], sending: int, ended: int, sent: int
+    ) -> None:
+        """What a step took a stage that hands on by no memory of ours, in nanoseconds by `time.monotonic`: when it
+        began and ended each micro-batch, handing on, and when it was done; and the bytes that it sent."""
+        told = self._steps[rank, step % SLOTS]
+        if told[NUMBER] != step:
+            return
+        told[HEAD : HEAD + BEGUN_ENDED * len(spans)] = [at for span in spans for at in span]
+        told[BYTES], told[ENDED], told[SENDING] = sent, ended, sending
+        told[CALLED] = len(spans)
+
     def waits(self, rank: int, since: float) -> None:
         """It waits for others since then, by `time.monotonic`; 0: it does not."""
         self._words[rank, WAITS] = int(1e9 * since)
 
     def times(self, step: int) -> RankTimes | None:
         """What a step took that rank 0 is done with; None where another does not tell."""
-        slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
-        if not slots[0, CALLED]:  # rank 0 itself cannot tell
+        slots = self._told(step)
+        if slots is None:
             return None
-        while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
-            if time.monotonic() > until:
-                return None
-            time.sleep(20e-6)
         calls = min(int(slots[:, CALLED].min()), CALLS)
         each = slots[:, HEAD : HEAD + calls]
         inside, least = each.sum(axis=1), each.min(axis=0).sum() if calls else 0  # the last to come waits for nobody
@@ -95,12 +117,39 @@ class Board:
         )
         return RankTimes(computing, communicating, waiting, slots[:, BYTES].tolist())
 
+    def stage_times(self, step: int) -> RankTimes | None:
+        """`times` of stages that `tell_stage`."""
+        slots = self._told(step)
+        if slots is None:
+            return None
+        spans = slots[:, HEAD : HEAD + BEGUN_ENDED * int(slots[0, CALLED])].reshape(self.ranks, -1, BEGUN_ENDED)
+        return times_of_stages(spans, slots[:, SENDING], int(slots[0, ENDED]), slots[:, BYTES])
+
+    def _told(self, step: int) -> Words | None:
+        """The slots of a step, once all have told of it."""
+        slots, until = self._steps[:, step % SLOTS], time.monotonic() + LATE
+        if not slots[0, CALLED]:  # rank 0 itself cannot tell
+            return None
+        while (slots[:, NUMBER] != step).any() or (slots[:, CALLED] != slots[0, CALLED]).any():
+            if time.monotonic() > until:
+                return None
+            time.sleep(20e-6)
+        return slots
+
     def late(self) -> list[int]:
         """The ranks that others wait for: those that are at an earlier step or message than the furthest."""
         at = [(int(words[STEP]), int(words[SEQUENCE])) for words in self._words]
         return [rank for rank, place in enumerate(at) if place < max(at)] or [
             rank for rank, words in enumerate(self._words) if not words[WAITS]
         ]
+
+    def stuck(self, patience: float) -> list[int]:
+        """Where all wait, rank 0 for so many seconds: the other that has done so the longest. If it were alive it would
+        have lost its patience before."""
+        since = self._words[:, WAITS]
+        if not since.all() or time.monotonic() - 1e-9 * since[0] < patience:
+            return []
+        return [1 + int(since[1:].argmin())]
 
     def give_up(self) -> None:
         """Whoever waits for a rank fails at once."""

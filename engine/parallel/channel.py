@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.config.parallel import MOST_MICRO
 from engine.kernels.cpu.relay import RankLanes, await_word, publish_word
-from engine.parallel.board import Board, RankTimes
+from engine.parallel.board import BEGUN_ENDED, Board, RankTimes, times_of_stages
 
 STEPS = 16  # that are remembered
 PAGE = 4096
@@ -22,7 +22,6 @@ ALIGNED = 64  # bytes
 # Words of a lane: of each message, of each remembered step, and of each micro-batch there.
 SEQUENCE, OFFSET, ROWS, WIDTH, KIND, MESSAGE = 0, 2, 3, 4, 5, 8  # the word after a sequence is the futex's
 NUMBER, COUNT, SENDING, BYTES, ENDED, HEAD = 0, 1, 2, 3, 4, 8
-BEGUN_ENDED = 2
 
 
 class Overdue(RuntimeError):
@@ -101,17 +100,12 @@ class Channel:
         self._steps[self._rank, self._step % STEPS, ENDED] = time.monotonic_ns()
 
     def times(self, step: int) -> RankTimes | None:
-        """What a step took that rank 0 is done with: whatever was neither computing nor handing on, from its first
-        micro-batch on until its last logits were there, was waiting."""
+        """What a step took that rank 0 is done with."""
         told = self._steps[:, step % STEPS].copy()
         if (told[:, NUMBER] != step).any() or (told[:, COUNT] != told[0, COUNT]).any():
             return None
         spans = told[:, HEAD : HEAD + BEGUN_ENDED * int(told[0, COUNT])].reshape(len(told), -1, BEGUN_ENDED)
-        computing = (spans[:, :, 1] - spans[:, :, 0]).sum(axis=1)
-        waiting = (told[0, ENDED] - spans[0, 0, 0] - computing - told[:, SENDING]).clip(min=0)
-        each = computing, told[:, SENDING], waiting, spans[:, :, 0], spans[:, :, 1]
-        computed, sent, waited, begun, ended = ((1e-9 * x).ravel().tolist() for x in each)
-        return RankTimes(computed, sent, waited, told[:, BYTES].tolist(), begun, ended)
+        return times_of_stages(spans, told[:, SENDING], int(told[0, ENDED]), told[:, BYTES])
 
     def handed_on(self) -> None:
         """Others have the memory: its descriptor is done with."""

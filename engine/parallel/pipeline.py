@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,21 +90,39 @@ class Headless(nn.Module):
 
 
 class Pipeline(Ranked):
-    """The ranks of a model that each have some of its layers. `passage` is that of this one's module; `channel` is
-    there once a runner is, which may be made anew."""
+    """The ranks of a model that each have some of its layers. `passage` is that of this one's module."""
 
-    recordable = True  # messages are between a stage's programs
-    channel: Channel
+    recordable = capturable = True  # messages are between a stage's programs
 
-    def __init__(self, parallel: Parallel, board: Board, stage: Stage) -> None:
-        super().__init__(board, stage.rank, "shared memory")
+    def __init__(self, parallel: Parallel, board: Board, stage: Stage, name: str) -> None:
+        super().__init__(board, stage.rank, name)
         self.stage, self.passage = stage, Passage()
-        self.micro_batches, self._patience = parallel.micro_batches or stage.ranks, parallel.timeout
+        self.micro_batches = parallel.micro_batches or stage.ranks
+
+    def begin(self, step: int) -> None:
+        super().begin(step)
+        self.board.waits(self.rank, 0)
+
+    def end(self) -> None:
+        super().end()
+        if not self.stage.first:  # whoever hangs now is behind it
+            self.board.waits(self.rank, time.monotonic())
 
     @property
     def words(self) -> str:
         """The setting that made it."""
         return self.stage.words
+
+
+class SharedPipeline(Pipeline):
+    """On the processors of one machine: they hand on in memory that they share, a `channel` that is there once a runner
+    is, which may be made anew."""
+
+    channel: Channel
+
+    def __init__(self, parallel: Parallel, board: Board, stage: Stage) -> None:
+        super().__init__(parallel, board, stage, "shared memory")
+        self._patience = parallel.timeout
 
     def open(self, tokens: int, widest: int) -> Channel:
         """On rank 0, for steps of so many tokens, each of which has up to `widest` values."""
@@ -216,13 +235,15 @@ def refuse_inseparable(module: PreTrainedModel, pipeline: Pipeline, kind: str) -
     if stage.first:
         return
     embedding: Any = module.get_submodule(stage.anatomy.embedding)
-    passage.arrived = torch.zeros(1, 2, embedding.width, dtype=module.dtype) + 1e-3
+    there: Any = {"dtype": module.dtype, "device": module.device}
+    passage.arrived = torch.full((1, 2, embedding.width), 1e-3, **there)
     forward = embedding.forward
-    embedding.forward = lambda ids: torch.full((*ids.shape, embedding.width), torch.nan, dtype=module.dtype)
+    embedding.forward = lambda ids: torch.full((*ids.shape, embedding.width), torch.nan, **there)
     try:
         with torch.inference_mode():
-            ids = torch.zeros(1, 2, dtype=torch.long)
-            logits = module(input_ids=ids, position_ids=torch.arange(2)[None], use_cache=False, batch=Passed()).logits
+            ids, positions = torch.zeros(1, 2, dtype=torch.long), torch.arange(2)[None]
+            ids, positions = ids.to(module.device), positions.to(module.device)
+            logits = module(input_ids=ids, position_ids=positions, use_cache=False, batch=Passed()).logits
     finally:
         embedding.forward, passage.arrived = forward, None
     made = logits if stage.last else passage.leaving

@@ -192,7 +192,10 @@ class Ranks:
     def times(self, step: int) -> RankTimes | None:
         """What a step took each, that rank 0 is done with; None where one does not tell."""
         begun = time.perf_counter()
-        told = (self._channel or self.mail or self.board).times(step)
+        if self.parallel.pipeline > 1 and self._channel is None:
+            told = self.board.stage_times(step)
+        else:
+            told = (self._channel or self.mail or self.board).times(step)
         self.spent[-1] += time.perf_counter() - begun
         return told
 
@@ -232,7 +235,7 @@ class Ranks:
                 break
             time.sleep(GLANCE)
         for other in self.others:
-            if other.rank in self.board.late():
+            if other.rank in (self.board.late() or self.board.stuck(0.9 * self.timeout)):
                 other.child.kill()
                 return RankLost(
                     f"{other.words} did not come within {self.timeout:g} s: it hangs, and the model with it"

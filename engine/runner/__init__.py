@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from engine.config.specs import EngineConfig
 from engine.memory.rules import FASTEST, captured_tokens
 from engine.models.loading import LoadedModel
-from engine.parallel.pipeline import Pipeline
+from engine.parallel.device_pipeline import DevicePipeline
+from engine.parallel.pipeline import SharedPipeline
 from engine.runner.padded import PaddedRunner
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.runner import Runner, on_gpu_path
@@ -22,7 +23,7 @@ def make_runner(
     """The runner that a config asks for on the model's device, with a cache of `blocks` blocks. `captured`: of how many
     tokens a GPU's steps with prompts are; rank 0 tells the others, and it follows from the `operations` a second of the
     device's matrix products where nothing else is said."""
-    pipeline = model.group if isinstance(model.group, Pipeline) else None
+    pipeline = model.group if isinstance(model.group, SharedPipeline) else None
     if captured is None:
         captured = captured_tokens(model.card, config, operations) if on_gpu_path(model.device) else ()
     if model.ranks is not None:
@@ -33,7 +34,10 @@ def make_runner(
         return PaddedRunner(model, config, blocks)
     if on_gpu_path(model.device):
         from engine.runner.paged_gpu import GpuRunner
+        from engine.runner.staged_gpu import StagedGpuRunner
 
+        if isinstance(model.group, DevicePipeline):
+            return StagedGpuRunner(model, config, blocks, tuple(captured), model.group)
         return GpuRunner(model, config, blocks, tuple(captured))
     if pipeline is not None:
         return StagedRunner(model, config, blocks, pipeline)

@@ -9,7 +9,7 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.codes import allocate
+from engine.kernels.kv_codes import allocate
 from engine.kernels.place_kv import place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
@@ -34,8 +34,8 @@ from engine.trace.records import Kind
 @dataclass(slots=True)
 class GpuBatch:
     """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`, or of codes as `engine.kernels.codes` has them. The rows are packed: one sequence of all their tokens,
-    whose keys and values go to `cache_slots` int64 `[tokens]`."""
+    head_dim]`, or of codes as `engine.kernels.kv_codes` has them. The rows are packed: one sequence of all their
+    tokens, whose keys and values go to `cache_slots` int64 `[tokens]`."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
@@ -80,9 +80,8 @@ class GpuRunner(Runner):
         sizes = bucket_sizes(config.max_running)
         rows = max(sizes[-1], config.max_running)
         group, sampler = model.group, self._sampler if self.draws else None
-        assert group is None or isinstance(group, Collective)
         assert sampler is None or isinstance(sampler, DeviceSampler)
-        self._group, self._draws = group, sampler
+        self._group, self._draws = group if isinstance(group, Collective) else None, sampler
         self._rows = DeviceRows(config.max_running, WORDS if sampler else 0, width, rows, blocks, self._device)
         self._last_token = self._rows.last_tokens
         if sampler is not None:
@@ -96,7 +95,7 @@ class GpuRunner(Runner):
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
         elif group is not None and not group.capturable:
             self.graphs_off = f"its ranks meet over {group.name}, which cannot be captured"
-        spans = group.spans if group is not None else None
+        spans = self._group.spans if self._group is not None else None
         self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device, spans)
         tokens = captured_tokens(model.card, config) if captured is None else captured
         self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device, spans)
@@ -132,7 +131,8 @@ class GpuRunner(Runner):
 
     def _any_rank(self, here: bool) -> bool:
         """Whether it is so on any rank; on all of them at once."""
-        return here if self._group is None else bool(self._group.largest(float(here), self._device))
+        group = self.model.group
+        return here if group is None else bool(group.largest(float(here), self._device))
 
     def reset(self) -> None:
         self._rows.forget()

@@ -10,7 +10,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.cpu import calls as native
 from engine.models.attention import Batch, Timer
 from engine.models.loading import LoadedModel
-from engine.parallel.pipeline import Pipeline
+from engine.parallel.pipeline import SharedPipeline
 from engine.parallel.stages import kept, micro_batches
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.recorded_steps import StepInputs
@@ -22,7 +22,7 @@ class StagedRunner(PagedRunner):
     """All stages go through the same micro-batches in the same order. Rank 0, whose step it is, hands on those that it
     computed until none is left, then takes the logits of each."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, pipeline: Pipeline) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, pipeline: SharedPipeline) -> None:
         super().__init__(model, config, blocks)
         self._pipeline, self._passage = pipeline, pipeline.passage
         self._first, self._hands_on = pipeline.stage.first, not pipeline.stage.last

@@ -78,12 +78,17 @@ class Ledger:
         self.running.append(branch)
         return branch
 
+    @property
+    def victim(self) -> Branch:
+        """Who makes way where blocks or places run out: who was admitted last."""
+        return self.running[-1]
+
     def preempt(self, branch: Branch) -> None:
         """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue, and its
         K and V in host memory if they may. Else it computes its known tokens again, as a beam search's paths do.
 
-        Those admitted last are preempted first and wait before all that never ran, in the order of their admission. So
-        who was admitted first is preempted by nobody and ends, and then the next is the first.
+        Victims wait before all that never ran, in the order of their admission. So who was admitted first is preempted
+        by nobody and ends, and then the next is the first.
         """
         assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
         if branch.beam is None:

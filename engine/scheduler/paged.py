@@ -74,7 +74,7 @@ class PagedLayout:
         while self._pool.available < blocks and branch.slot >= 0:
             if ledger.in_flight:
                 return False
-            ledger.preempt(ledger.running[-1])
+            ledger.preempt(ledger.victim)
         return True
 
     def _search_rows(self, first: Branch, rows: list[Row]) -> bool:

@@ -186,7 +186,7 @@ class Scheduler:
         while len(running) > most and self.config.paged and len(running) > len(running[0].together):
             if self.ledger.in_flight:
                 return False
-            self.ledger.preempt(running[-1])
+            self.ledger.preempt(self.ledger.victim)
         return True
 
     def _commit_row(self, row: Row, sampled: Sequence[Emission]) -> Committed:

@@ -98,7 +98,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         return ApiError(405, f"{request.method} is not taken here; see the Allow header").response
-    return ApiError(error.status_code, f"there is no {request.url.path[:200]}", None, "unknown_url").response
+    said = f"there is no {request.url.path[:200]}; answers are at POST /v1/chat/completions and POST /v1/completions"
+    return ApiError(error.status_code, said, None, "unknown_url").response
 
 
 class _Plain:

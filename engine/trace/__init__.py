@@ -7,9 +7,8 @@ from engine.trace.bsrun import load as load_trace
 from engine.trace.bsrun import save as save_trace
 from engine.trace.column import Array, Column
 from engine.trace.index import FiledLog, IndexFolder, forget_index
-from engine.trace.kernels import KernelTimes, kernel_times
 from engine.trace.log import Log, time_of
-from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
+from engine.trace.metric_formulas import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.peak import busiest
 from engine.trace.presence import Presence
@@ -40,5 +39,6 @@ from engine.trace.records import (
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.slo import Slo
 from engine.trace.tally import Tally, TallyIndex
+from engine.trace.timed_kernels import KernelTimes, kernel_times
 from engine.trace.trace import Trace
 from engine.trace.work import Work, WorkCounter, count_work

@@ -1,6 +1,6 @@
 """The measures people steer by, computed from a trace with the definitions of `vllm bench serve`.
 
-`measures.py` has each one's formula in words. Everything is computed from the steps' columns at once.
+`metric_formulas.py` has each one's formula in words. Everything is computed from the steps' columns at once.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 from engine.trace.log import CHUNK, Log, WatchedLog
@@ -25,7 +26,7 @@ class Trace:
     came in, None until then; `end` when the last step or sample was over, 0 until then.
     """
 
-    notebook: ClassVar[Notebook]  # `engine.export` gives it
+    notebook: ClassVar[Notebook | None] = None  # `engine.export` gives it, as soon as it is imported
     known: Mapping[str, Any] = {}  # what readers made of all records, where that was kept; by the readers' names
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
@@ -141,7 +142,15 @@ class Trace:
 
     def to_pandas(self, what: str = "requests") -> Any:
         """A DataFrame of the requests, the steps or the metrics so far. Raises InvalidInput where pandas is missing."""
-        return self.notebook.to_pandas(self, what)
+        return self._shown_by().to_pandas(self, what)
 
     def _repr_html_(self) -> str:
-        return self.notebook.html(self)
+        return self._shown_by().html(self)
+
+    def _shown_by(self) -> Notebook:
+        """By name, and once a notebook asks: a script may import nothing but `load_trace`, while a trace knows nobody
+        that looks at it."""
+        if self.notebook is None:
+            import_module("engine.export")
+        assert self.notebook is not None
+        return self.notebook

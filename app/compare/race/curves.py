@@ -12,7 +12,7 @@ from app.compare.race.series import LaneSeries, stairs
 from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import apart, draw_line
-from app.plot.scales import nice_top, tick_words
+from app.plot.scales import nice_top, tick_words, time_ticks
 from app.ui import theme
 from app.words import number
 from engine.trace import Array, Column
@@ -73,7 +73,7 @@ class CurveChart(RaceChart):
         right = area.right() - max(ink.width(word) for word in labels) - px(6)
         plot = QRectF(left, area.top() + px(4), max(1.0, right - left), area.height() - px(4))
         self.side(painter, plot, ticks)
-        seconds = [(share, f"{self.span * share:,.3g} s") for share in (0.0, 0.5, 1.0)]
+        seconds = [(at / self.span, words) for at, words in time_ticks(0.0, self.span, plot.width() / px(72))]
         self.foot(painter, left, right, plot.bottom(), seconds)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self._lines.smooth)
         for lane in self.lanes:

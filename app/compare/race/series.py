@@ -135,7 +135,7 @@ def ratio_axis(lowest: float, highest: float) -> tuple[float, float]:
     lowest, highest = max(lowest, 1e-6), max(highest, 1e-6)
     begin = max(m * power(lowest) for m in (1, 2, 5) if m * power(lowest) <= lowest * (1 + 1e-9))
     end = min(m * power(highest) for m in (1, 2, 5, 10) if m * power(highest) >= highest * (1 - 1e-9))
-    return (begin, end) if end > begin else (begin / 2, end * 2)
+    return (begin, end) if end > begin else (round_ratio(begin / 2), round_ratio(end * 2))
 
 
 def round_ratio(value: float) -> float:

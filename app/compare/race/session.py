@@ -18,7 +18,7 @@ from app.compare.choice import RaceChoice
 from app.compare.race.lane_show import LaneShow, LaneState
 from app.compare.race.report import Report
 from app.compare.words import disturbance_words
-from app.language import tr
+from app.language import shipped, tr
 from app.playback.player import span_of
 from app.session.lessee import Lessee, Phase
 from app.session.load_progress import LoadMeter
@@ -168,7 +168,7 @@ class RaceSession(Lessee):
         """Writes the race as a file, as the Play page's runs are; a full disk costs only the file."""
         result = self.result
         if result is not None and any(lane.traces for lane in self.lanes):
-            raced = result.workload.title or result.workload.name
+            raced = shipped(result.workload.title) or result.workload.name
             file = storage.new_run_file(tr("race of {workload}", workload=raced), RACE_SUFFIX)
             try:
                 await self._session.off_thread(partial(save_race, result, file, self._asked))

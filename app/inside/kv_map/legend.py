@@ -1,4 +1,6 @@
-"""What the looks of the KV map mean: one line, as much of it as there is room for."""
+"""What the looks of the KV map mean: one line, in its longest words that have room."""
+
+from itertools import product
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QPolygonF
@@ -11,13 +13,18 @@ from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 
-BLOCKS = (
-    ("owned", tr("filled from the bottom")),
-    ("shared", tr("shared")),
-    ("cached", tr("cached")),
-    ("free", tr("free")),
+BLOCKS = (  # each in words that say all, and in short
+    ("owned", tr("filled from the bottom"), tr("filled")),
+    ("shared", tr("shared"), tr("shared")),
+    ("cached", tr("cached"), tr("cached")),
+    ("free", tr("free"), tr("free")),
 )
-STRIPS = (("used", tr("used")), ("reserved", tr("reserved")), ("never", tr("padding and never used")))
+STRIPS = (
+    ("used", tr("used"), tr("used")),
+    ("reserved", tr("reserved"), tr("reserved")),
+    ("never", tr("padding and never used"), tr("never used")),
+)
+GAPS = (14, 8)  # pixels of the design between signs
 BLOCKS_TIP = tr(
     "A block holds so many tokens' K and V. Its colour is its owner's, and its solid part is what is filled.\n"
     "A cut corner: several owners share it. Hatched: nobody's, kept for its prefix until room is needed.\n"
@@ -43,7 +50,7 @@ class KvLegend(Painted):
     def show_strips(self, strips: bool) -> None:
         """The looks of strips, or of blocks."""
         self._strips = strips
-        signs = ", ".join(words for _, words in (STRIPS if strips else BLOCKS))
+        signs = ", ".join(words for _, words, _ in (STRIPS if strips else BLOCKS))
         self.setAccessibleName(tr("Legend: {signs}", signs=signs))
         self.update()
 
@@ -53,16 +60,27 @@ class KvLegend(Painted):
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
 
-    def paint(self, painter: QPainter, dirty: QRect) -> None:
-        face, t = self.face, theme.current()
-        side, x, middle = theme.px(10), 0.0, self.height() / 2
-        for look, words in STRIPS if self._strips else BLOCKS:
-            width = side + theme.px(5) + face.width(words)
-            if x + width > self.width():
+    def signs(self) -> list[tuple[str, str, float]]:
+        """The looks that have room, their words, and where each begins."""
+        of, space = STRIPS if self._strips else BLOCKS, theme.px(10) + theme.px(5)
+        placed: list[tuple[str, str, float]] = []
+        for words, gap in product((1, 2), GAPS):
+            placed, x = [], 0.0
+            for sign in of:
+                right = x + space + self.face.width(sign[words])
+                if right > self.width():
+                    break
+                placed.append((sign[0], sign[words], x))
+                x = right + theme.px(gap)
+            if len(placed) == len(of):
                 break
+        return placed
+
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        face, t, side, middle = self.face, theme.current(), theme.px(10), self.height() / 2
+        for look, words, x in self.signs():
             self._swatch(painter, look, QRectF(x, round(middle - side / 2), side, side))
             face.say(painter, x + side + theme.px(5), middle + face.cap / 2, words, t.secondary)
-            x += width + theme.px(14)
 
     def _swatch(self, painter: QPainter, look: str, box: QRectF) -> None:
         t = theme.current()

@@ -11,9 +11,12 @@ from app.inside.chart import Chart
 from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.language import tr
 from app.plot import axes, patterns
+from app.plot.breaks import Break, breaks_in, draw_breaks, with_breaks
+from app.plot.folds import NONE, Folds
 from app.plot.image import PixelImage
+from app.plot.inked import plate_of, say_on_plate
 from app.plot.pixels import draw_dashes, textured
-from app.plot.scales import nice_pool, time_ticks
+from app.plot.scales import nice_pool
 from app.ui import theme
 from app.ui.font_face import Face
 from app.words import bytes_words
@@ -33,7 +36,10 @@ def axis_top(pool: float, held: float, compared: float) -> float:
 
 
 class MemoryArea(Chart):
-    """Draws `series` over the seconds it is shown, one mean over time a pixel column."""
+    """Draws `series` over the seconds it is shown, one mean over time a pixel column; long idle time is folded.
+
+    `span` is in values of the axis: seconds since `origin`, less what `folds` takes. Moments are seconds of the trace.
+    """
 
     hovered = Signal(object)  # seconds of the trace under the pointer; None: it left
     sharp, focus_ring = True, 0
@@ -44,7 +50,7 @@ class MemoryArea(Chart):
         super().__init__("memory_area", tr("KV pool over time"))
         self.setMouseTracking(True)
         self.series = MemorySeries()
-        self.span, self.origin = (0.0, 10.0), 0.0
+        self.span, self.origin, self.folds = (0.0, 10.0), 0.0, NONE
         self.top = 1.0  # bytes
         self.compared = ""  # the series of the line
         self.message = ""
@@ -62,12 +68,20 @@ class MemoryArea(Chart):
     # -- what is told ---------------------------------------------------------------------------------------------
 
     def show_series(
-        self, series: MemorySeries, span: tuple[float, float], origin: float, until: float, compared: str, message: str
+        self,
+        series: MemorySeries,
+        span: tuple[float, float],
+        origin: float,
+        folds: Folds,
+        until: float,
+        compared: str,
+        message: str,
     ) -> None:
-        """`span` and `until` (where the trace ends so far) in seconds of the trace; `compared` names the line; a
-        `message` stands in the picture's place."""
+        """`span` in values of the axis; `until`, where the trace ends so far, in seconds of it; `compared` names the
+        line; a `message` stands in the picture's place."""
         self.series, self.span, self.origin, self.compared, self.message = series, span, origin, compared, message
-        shown = (id(series), series.count, span, until, origin, compared, message)
+        self.folds = folds
+        shown = (id(series), series.count, span, until, origin, len(folds), compared, message)
         told = (*shown, self.width(), self.height(), theme.zoom())
         if told != self._told:
             self._told, self._until = told, until
@@ -86,11 +100,12 @@ class MemoryArea(Chart):
         columns = max(1, int(area.width()))
         begin, end = self.span
         edges = begin + (end - begin) * np.arange(columns + 1) / columns
-        last = min(end, self._until)
+        last = min(end, self.value_of(self._until))
         edges = np.append(edges[edges < last - 1e-9], last) if last > begin else edges[:1]
         self._edges = edges
         names = (*KINDS, self.compared) if self.compared else KINDS
-        self._means = {name: mean * size for name, mean in series.means(names, edges).items()}
+        means = series.means(names, self.origin + self.folds.times(edges))
+        self._means = {name: mean * size for name, mean in means.items()}
         held = sum(self._means[kind] for kind in KINDS)
         highest = float(np.max(held, initial=0.0))
         compared = float(np.max(self._means[self.compared], initial=0.0)) if self.compared else 0.0
@@ -103,7 +118,7 @@ class MemoryArea(Chart):
         px = theme.px
         gutter = self.tiny.width("00.0 MB") + px(6)
         line = math.ceil(self.tiny.height)
-        top, foot = (px(5) if self._short else line + px(1)), line + px(3)
+        top, foot = (px(5) if self._short and not self._beyond else line + px(1)), line + px(3)
         width, height = self.width() - gutter - px(1), self.height() - top - foot
         return QRectF(gutter, top, max(1.0, width), max(1.0, height))
 
@@ -112,13 +127,29 @@ class MemoryArea(Chart):
         """Too low for a line of words above the picture."""
         return self.height() < theme.px(96)
 
+    @property
+    def _beyond(self) -> bool:
+        """The pool ends above the picture, which words above it say."""
+        return self.series.pool * self.series.token_bytes > self.top
+
+    def value_of(self, time: float) -> float:
+        """Where a moment is on the axis."""
+        return float(self.folds.values(time - self.origin))
+
     def time_at(self, x: float) -> float:
         area, (begin, end) = self.area(), self.span
-        return begin + (x - area.left()) / area.width() * (end - begin)
+        return self.origin + float(self.folds.times(begin + (x - area.left()) / area.width() * (end - begin)))
 
     def x_at(self, time: float) -> float:
+        return self._x_of(self.value_of(time))
+
+    def _x_of(self, value: float) -> float:
         area, (begin, end) = self.area(), self.span
-        return area.left() + (time - begin) / (end - begin) * area.width()
+        return area.left() + (value - begin) / (end - begin) * area.width()
+
+    def breaks(self) -> list[Break]:
+        """Where the axis is folded."""
+        return breaks_in(self.folds, *self.span, self.area())
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -130,9 +161,11 @@ class MemoryArea(Chart):
             return
         if len(self._edges) > 1:
             self._draw(painter, area)
-        self._axes(painter, area)
+        breaks = self.breaks()
+        draw_breaks(painter, breaks, area, round(area.bottom()), round(area.top()))
+        self._axes(painter, area, breaks)
         for time, color in ((self._pointed, t.secondary), (self._cursor, t.accent)):
-            if time is not None and self.span[0] <= time <= self.span[1]:
+            if time is not None and self.span[0] <= self.value_of(time) <= self.span[1]:
                 painter.fillRect(QRectF(round(self.x_at(time)), area.top() - over, 1, area.height() + 2 * over), color)
 
     def _draw(self, painter: QPainter, area: QRectF) -> None:
@@ -196,31 +229,53 @@ class MemoryArea(Chart):
         heights = area.bottom() - np.clip(values[run] / self.top, 0, 2) * area.height()
         return [QPointF(x, y) for x, y in zip(np.repeat(edges, 2)[1:-1].tolist(), np.repeat(heights, 2).tolist())]
 
-    def _axes(self, painter: QPainter, area: QRectF) -> None:
+    def _axes(self, painter: QPainter, area: QRectF, breaks: list[Break]) -> None:
         t, face, px = theme.current(), self.tiny, theme.px
         painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
         pool = self.series.pool * self.series.token_bytes
-        words = tr("pool {bytes}", bytes=bytes_words(pool))
-        if pool <= self.top:
+        if not self._beyond:
             y = float(round(area.bottom() - pool / self.top * area.height()))
             painter.fillRect(QRectF(area.left(), y, area.width(), 1), t.secondary)
-            baseline = y - px(3)
-        else:
-            words += " ↑"
-            baseline = area.top() + (face.ascent - px(4) if self._short else -px(3))
-        if not self._short or pool > self.top:  # a low picture's highest tick says it
-            wide = face.width(words) + px(6)
-            painter.fillRect(QRectF(area.right() - wide, baseline + px(1) - face.ascent, wide, face.ascent), t.panel)
-            face.say(painter, area.right(), baseline, words, t.secondary, before=1)
-        high = pool if pool <= self.top else self.top
+        if (named := self.pool_words()) is not None:  # a low picture's highest tick says it
+            words, x, baseline = named
+            say_on_plate(painter, face, x, baseline, words)
+        high = min(pool, self.top)
         roomy = high / self.top * area.height() > 2 * face.height + face.cap
         values = (0.0, high / 2, high) if roomy else (0.0, high)
         up = [(area.bottom() - v / self.top * area.height(), bytes_words(v) if v else "0") for v in values]
         axes.side(painter, face, up, area.left() - px(6), area.bottom())
-        ticks = time_ticks(self.span[0] - self.origin, self.span[1] - self.origin, area.width() / px(88))
-        across = [(self.x_at(time + self.origin), word) for time, word in ticks]
+        ticks = self.folds.ticks(*self.span, area.width() / px(88))
+        across = with_breaks([(self._x_of(at), word) for at, word in ticks], breaks, area, face, px(10))
         below = area.bottom() + px(3) + face.ascent
         axes.foot(painter, face, across, below, area.left(), self.width(), apart=px(10), moved=False)
+
+    def pool_words(self) -> tuple[str, float, float] | None:
+        """The pool's name, and where it stands: above the picture if the pool is beyond it, else beside the pool's
+        line where nothing that is drawn runs under it. None where there is no room."""
+        area, face, px = self.area(), self.tiny, theme.px
+        pool = self.series.pool * self.series.token_bytes
+        words = tr("pool {bytes}", bytes=bytes_words(pool))
+        if self._beyond:
+            return f"{words} ↑", area.right() - face.width(f"{words} ↑"), area.top() - px(3)
+        if self._short:
+            return None
+        line, wide = area.bottom() - pool / self.top * area.height(), face.width(words)
+        above, below = line - px(3), line + px(2) + face.ascent
+        places = [(x, y) for y in (above, below) for x in (area.right() - wide - px(4), area.left() + px(4))]
+        at = next((place for place in places if self._free(plate_of(face, *place, words))), places[0])
+        return words, *at
+
+    def _free(self, plate: QRectF) -> bool:
+        """Whether neither a kind nor the line is drawn there."""
+        if not self._means:
+            return True
+        area, (begin, end) = self.area(), self.span
+        x = area.left() + (self._edges - begin) / (end - begin) * area.width()
+        seen = (x[1:] >= plate.left()) & (x[:-1] <= plate.right())
+        foot, top = ((area.bottom() - y) / area.height() * self.top for y in (plate.bottom(), plate.top()))
+        held = sum(self._means[kind][seen].max(initial=0.0) for kind in KINDS)
+        line = self._means[self.compared][seen] if self.compared else np.zeros(0)
+        return bool(held <= foot and (line.max(initial=0.0) < foot or line.min(initial=math.inf) > top))
 
     # -- the person -----------------------------------------------------------------------------------------------
 
@@ -237,7 +292,8 @@ class MemoryArea(Chart):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Home, Qt.Key.Key_End):
-            self.sought.emit(self.span[0] if event.key() == Qt.Key.Key_Home else math.inf)
+            first = self.origin + float(self.folds.times(self.span[0]))
+            self.sought.emit(first if event.key() == Qt.Key.Key_Home else math.inf)
         else:
             super().keyPressEvent(event)
 

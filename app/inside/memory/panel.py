@@ -16,6 +16,7 @@ from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
 from app.inside.panel import COMING, InsightPanel, tool_button
 from app.language import tr
 from app.playback.scope import ROUNDING, Scope
+from app.plot.folds import NONE, idle_folds
 from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
@@ -28,6 +29,7 @@ from engine.trace import Header, Record
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
 FACT_ROWS = 2000
+LEAST_STAGED = 52  # pixels of the design: a lower area is not drawn on a stage
 EMPTY = tr("Where the KV pool's bytes go over time. Nothing has run yet: send a prompt.")
 NO_CACHE = tr("recompute keeps no KV cache: the whole sequence is computed again for every token.")
 PUBLISHED = tr(
@@ -127,9 +129,10 @@ class MemoryPicture(Painted):
         width, height = self.width(), self.height()
         device = min(self.device.height_of(self.device.lines_needed(width)), height)
         area = height - device - gap
+        drawn = area >= theme.px(LEAST_STAGED)
         self.area.setGeometry(0, 0, width, max(0, area))
-        self.area.setVisible(area >= theme.px(60))
-        self.device.setGeometry(0, height - device, width, device)
+        self.area.setVisible(drawn)
+        self.device.setGeometry(0, height - device if drawn else (height - device) // 2, width, device)
         self.device.show()
         self.ledger.hide()
 
@@ -147,7 +150,8 @@ class MemoryBill(InsightPanel):
         super().__init__(scope, "memory", tr("Memory"))
         self.history = MemoryHistory()
         self.whole = False
-        self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
+        self.folds = NONE  # the idle time that the axis folds
+        self._begin = 0.0  # of the minute in sight on the axis, while the moment is an earlier one
         self._pointed: float | None = None
         self.span_button = tool_button("memory_span", "", tr("The last minute, or the whole run"))
         self.span_button.clicked.connect(self._on_span)
@@ -179,7 +183,7 @@ class MemoryBill(InsightPanel):
 
     def forget(self) -> None:
         self.history = MemoryHistory()
-        self._pointed, self._begin = None, 0.0
+        self._pointed, self._begin, self.folds = None, 0.0, NONE
 
     def draw(self) -> None:
         series, scope = self.series, self.scope
@@ -190,8 +194,9 @@ class MemoryBill(InsightPanel):
         message = "" if series.keeps else NO_CACHE
         if not series.count:
             message = COMING if scope.begun else EMPTY
+        self.folds = idle_folds(series.presence, scope.origin)
         span = self.span()
-        self.area.show_series(series, span, scope.origin, self.last, "" if message else compared, message)
+        self.area.show_series(series, span, scope.origin, self.folds, self.last, "" if message else compared, message)
         self.area.point_at(cursor, self._pointed)
         self.ledger.show_moment(series, moment)
         self._show_device(header, moment)
@@ -208,7 +213,7 @@ class MemoryBill(InsightPanel):
 
     def facts(self) -> Facts:
         series = self.series
-        first, last = (series.place_at(moment) for moment in self.span())
+        first, last = (series.place_at(moment) for moment in self.moments())
         first = max(0, first)
         every = max(1, -(-(last + 1 - first) // FACT_ROWS))
         columns = FACTS if every == 1 else (FACTS[0], tr("step (every {n:,}th)", n=every), *FACTS[2:])
@@ -248,22 +253,29 @@ class MemoryBill(InsightPanel):
         """The pool under the pointer, or else at the cursor."""
         return self.series.at(self.series.place_at(self._time() + ROUNDING))
 
+    def _place(self, moment: float) -> float:
+        """Where a moment is on the axis."""
+        return float(self.folds.values(moment - self.scope.origin))
+
     def span(self) -> tuple[float, float]:
-        """The seconds in sight: everything, or a minute: the last one, or one with the cursor in it."""
+        """The part of the axis in sight: everything, or a minute: the last one, or one with the cursor in it."""
         self.series.settle()
-        origin, last = self.scope.origin, self.last
-        ran = last - origin
+        ran, moment = self._place(self.last), self._place(self.scope.moment)
         if self.whole or ran <= MINUTE:
             end = nice_end(ran) if ran > 0 else 10.0
-            return origin, origin + (end if self.whole else min(end, MINUTE))
-        moment = self.scope.moment
-        if moment >= last - MINUTE:
+            return 0.0, (end if self.whole else min(end, MINUTE))
+        if moment >= ran - MINUTE:
             # by whole pixels, so that what is drawn moves as one
             pixel = MINUTE / max(1.0, self.area.area().width())
-            self._begin = math.ceil((last - MINUTE) / pixel) * pixel
+            self._begin = math.ceil((ran - MINUTE) / pixel) * pixel
         elif not self._begin <= moment <= self._begin + MINUTE:
-            self._begin = max(origin, moment - MINUTE / 2)
+            self._begin = max(0.0, moment - MINUTE / 2)
         return self._begin, self._begin + MINUTE
+
+    def moments(self) -> tuple[float, float]:
+        """The seconds of the trace in sight."""
+        begin, end = (self.scope.origin + self.folds.times(self.span())).tolist()
+        return begin, end
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -294,10 +306,10 @@ class MemoryBill(InsightPanel):
             text = tr("last 60 s")
         elif self._pointed is not None:
             text = tr("at {time}", time=duration(max(0.0, self._pointed - self.scope.origin)))
-        elif self.whole or self.last - self.scope.origin <= MINUTE:
+        elif self.whole or self._place(self.last) <= MINUTE:
             text = tr("whole run")
         else:
-            text = tr("last 60 s") if span[1] >= self.last else "60 s"
+            text = tr("last 60 s") if self.moments()[1] >= self.last else "60 s"
         if text != self.span_button.text():
             self.span_button.setText(text)
 

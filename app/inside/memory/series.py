@@ -83,7 +83,8 @@ class MemorySeries:
         self._integrals = {name: Column(np.float64) for name in (*DRAWN, *(f"{kind} share" for kind in KINDS), "time")}
         # newest steps, before they are columns: no objects that a garbage collector would have to look at
         self._table, self._times, self._pending = np.zeros((PENDING, len(FIELDS)), np.int64), np.zeros((PENDING, 2)), 0
-        self._presence, self._present = Presence(), 0.0  # until the last step that is in columns
+        self.presence = Presence()
+        self._present = 0.0  # seconds in which requests were there, until the last step that is in columns
         self._base = np.zeros(256, np.int64)  # by request: where its branches begin in the arrays below
         self._reach = np.zeros(256, np.int64)  # by request: tokens of a strip for its prompt + max_tokens
         self._branches = 0
@@ -100,7 +101,7 @@ class MemorySeries:
     def take(self, records: Iterable[Record]) -> None:
         """The next records, in order."""
         for record in records:
-            self._presence.feed(record)
+            self.presence.feed(record)
             match record:
                 case Step():
                     self._step(record)
@@ -147,7 +148,7 @@ class MemorySeries:
         computed = (self._to_limit, self._running * self.context, self._paged_blocks * size)
         over = (step.cached_blocks * size, self._running, self._done, self._done_tokens)
         self._table[self._pending] = (*kinds, *computed, *over, step.step)
-        self._times[self._pending] = step.ended, self._presence.total
+        self._times[self._pending] = step.ended, self.presence.total
         self._pending += 1
 
     def _first_blocks(self, step: Step) -> list[tuple[int, int]]:

@@ -7,8 +7,11 @@ import numpy as np
 from PySide6.QtCore import QRectF
 
 from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Part, Point, RooflinePoints
+from app.language import tr
 from engine.trace import Array
 
+SIDE = tr("operations a second")
+CROWDED = 64  # pixels of the design: a lower area has room for one word at its roof
 FAR = 1.0  # decades above all else within which the limit of an exchange is drawn to its scale
 TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 
@@ -34,8 +37,11 @@ class Frame:
         return np.clip(self.area.bottom() - share * self.area.height(), self.area.top(), self.area.bottom())
 
 
-def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame:
-    """The decades that show the points, the one at the cursor, and the ridge."""
+def frame_of(
+    points: RooflinePoints, point: Point | None, area: QRectF, beside: tuple[float, float] | None = None
+) -> Frame:
+    """The decades that show the points, the one at the cursor, and the ridge; also of a roof `beside` it, of so many
+    bytes and operations a second."""
     spans = []
     for axis, (low, _), tail in ((1, X_DECADES, 0.0), (0, Y_DECADES, TAIL)):
         mass = points.density.sum(axis)
@@ -52,6 +58,11 @@ def frame_of(points: RooflinePoints, point: Point | None, area: QRectF) -> Frame
         ridge = math.log10(roof.operations / roof.bandwidth_at(size))
         across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
         up[1] = max(up[1], math.log10(roof.operations))
+    if beside is not None:
+        bandwidth, rate = beside
+        ridge = math.log10(rate / bandwidth)
+        across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
+        up[1] = max(up[1], math.log10(rate))
     if point is not None and point.ceiling:
         ceiling = math.log10(point.ceiling)
         up = [min(up[0], ceiling), max(up[1], ceiling if ceiling < up[1] + FAR else up[1])]

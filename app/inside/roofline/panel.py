@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QMenu
+
 from app.inside.panel import COMING, InsightPanel
+from app.inside.roofline.elsewhere import BESIDE, chosen_elsewhere
 from app.inside.roofline.plot import EMPTY, RooflinePlot
 from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import KIND_TITLES, bound_words, summary
 from app.language import tr
 from app.playback.scope import ROUNDING, Scope
 from app.ui.tables.facts import Cell, Facts
+from engine.memory import datasheets
 from engine.trace import Record
 
 ROWS = 500  # of the table: the steps before the cursor
@@ -16,6 +21,7 @@ COLUMNS = (
     *(tr("step"), tr("time s"), tr("kind"), tr("rows"), tr("tokens"), tr("bytes"), tr("operations")),
     *(tr("operations per byte"), tr("seconds"), tr("operations a second"), tr("roof"), tr("of the roof %")),
     *(tr("outside the forward %"), tr("binds"), tr("bytes a rank sends"), tr("exchange allows, operations a second")),
+    *(tr("elsewhere"), tr("there at least s")),
 )
 
 
@@ -29,6 +35,25 @@ class Roofline(InsightPanel):
         self.plot.sought.connect(scope.seek)
         self.plot.stepped.connect(scope.step_by)
         self.set_picture(self.plot)
+        self.menu.insertMenu(self.table_action, self._devices())
+        BESIDE.on_change(self.stale, self)
+
+    def _devices(self) -> QMenu:
+        """The devices whose roof can be seen beside this machine's."""
+        menu = QMenu(tr("Beside another device"), self)
+        group = QActionGroup(menu)
+        for name in ("", *(sheet.name for sheet in datasheets())):
+            action = QAction(name or tr("None"), group, checkable=True)
+            action.setData(name)
+            action.triggered.connect(lambda _, name=name: BESIDE.set(name))
+            menu.addAction(action)
+
+        def mark() -> None:
+            for action in group.actions():
+                action.setChecked(action.data() == BESIDE.value)
+
+        menu.aboutToShow.connect(mark)
+        return menu
 
     def take(self, records: Sequence[Record]) -> None:
         self.points.take(records)
@@ -44,7 +69,7 @@ class Roofline(InsightPanel):
     def draw(self) -> None:
         place = self._place()
         empty = COMING if self.scope.begun else EMPTY
-        self.plot.show_points(self.points, place, self.scope.origin, empty)
+        self.plot.show_points(self.points, place, self.scope.origin, empty, chosen_elsewhere(self.points))
         words = summary(self.points.point(place)) if place >= 0 else ""
         self.summary.say(f"~ {words}" if words and self.points.estimated else words)
 
@@ -65,7 +90,9 @@ class Roofline(InsightPanel):
         counted = (p.step, p.ended - self.scope.origin, kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
         roof = (p.limit, 100 * p.share) if p.limit else (None, None)
         exchange = (p.sent, p.ceiling) if p.ceiling else (None, None)
-        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p), *exchange)
+        there = chosen_elsewhere(self.points)
+        elsewhere = (there.name, there.seconds(p)) if there is not None else (None, None)
+        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p), *exchange, *elsewhere)
 
     def row_chosen(self, row: int) -> None:
         self.scope.seek(float(self.points.ended[self._listed()[row]]))

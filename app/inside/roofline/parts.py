@@ -32,8 +32,6 @@ def draw_parts(
         painter.setPen(QPen(t.text, theme.stroke(2 / 3), Qt.PenStyle.DotLine))
         painter.drawLine(QLineF(x, y, x, roof))
         corners = [QPointF(x - half, y), QPointF(x, y - half), QPointF(x + half, y), QPointF(x, y + half)]
-        with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25)), smooth=True):
-            painter.drawPolygon(QPolygonF(corners))
         words = f"{TITLES[part.name]} {percent(part.share)}"
         wide = face.width(words)
         gap, level = half + theme.px(4), max(y + face.middle, roof + face.ascent + theme.px(2))
@@ -42,9 +40,14 @@ def draw_parts(
         ):
             plate = plate_of(face, left, baseline, words)
             if frame.area.contains(plate) and not any(other.intersects(QPolygonF(plate)) for other in taken):
+                if baseline != level:  # not beside its mark: a line leads there
+                    painter.setPen(QPen(t.secondary, theme.stroke(2 / 3)))
+                    painter.drawLine(QLineF(x, y, plate.left() if left > x else plate.right(), plate.center().y()))
                 say_on_plate(painter, face, left, baseline, words)
                 taken.append(QPolygonF(plate))
                 break
+        with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25)), smooth=True):
+            painter.drawPolygon(QPolygonF(corners))
         found.append((mark, part))
     return found
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
+from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF
 
 from app.inside.chart import Chart
+from app.inside.roofline.elsewhere import Elsewhere, draw_elsewhere, elsewhere_words
 from app.inside.roofline.exchange import draw_exchange, exchange_words
-from app.inside.roofline.frame import Frame, frame_of
+from app.inside.roofline.frame import CROWDED, SIDE, Frame, frame_of
 from app.inside.roofline.parts import draw_parts, part_words
 from app.inside.roofline.points import (
     DECODE,
@@ -20,14 +21,14 @@ from app.inside.roofline.points import (
     Point,
     RooflinePoints,
 )
-from app.inside.roofline.words import FORMULAS, KIND_TITLES, amount, detail, headline, percent, point_words, rate_words
+from app.inside.roofline.roof import draw_roof
+from app.inside.roofline.words import FORMULAS, KIND_TITLES, amount, detail, headline, percent, point_words
 from app.language import tr
 from app.plot import axes
 from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
 from app.ui import theme
-from app.ui.font_face import Face
-from app.words import bytes_words
+from app.ui.font_face import Face, FontFace
 from engine.trace import Array
 
 RECENT = 2000  # points that are drawn one by one
@@ -38,15 +39,15 @@ COARSE = 2.0  # pixels within which several points are drawn as one
 NEAR = 14  # pixels of the design
 EMPTY = tr("Which limit of the machine binds each step: nothing has run yet.")
 LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
-CROWDED = 64  # a lower area has room for one word at its roof
-SIDE = tr("operations a second")
+WRAPPED = int(Qt.TextFlag.TextWordWrap)
+Lines = list[tuple[FontFace, QColor, str]]
 
 
 class RooflinePlot(Chart):
     """Shows what `show_points` was given last. A click goes to a point's step."""
 
     hint, least = (420, 320), (220, 150)
-    head, small, tiny = Face(14, 600), Face(12), Face(11)
+    head, low, small, tiny = Face(14, 600), Face(12, 600), Face(12), Face(11)
 
     def __init__(self) -> None:
         super().__init__("roofline_plot", tr("Bottleneck: operations a second over operations per byte of each step"))
@@ -54,20 +55,23 @@ class RooflinePlot(Chart):
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
         self.empty_text = EMPTY
+        self.elsewhere: Elsewhere | None = None
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
         self._exchange = QRectF()  # where the limit of the ranks' exchange is
         self._parts: list[tuple[QRectF, Part]] = []
 
-    def show_points(self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY) -> None:
+    def show_points(
+        self, points: RooflinePoints, place: int, origin: float, empty: str = EMPTY, elsewhere: Elsewhere | None = None
+    ) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero.
-        `empty` is said where there is none at all."""
+        `empty` is said where there is none at all; the roof of a device `elsewhere` is drawn too."""
         self.empty_text = empty
         if points is not self.points:
             self._raster, self.hovered, self._parts = None, -1, []
             self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
-        self.points, self.place, self.origin = points, place, origin
+        self.points, self.place, self.origin, self.elsewhere = points, place, origin, elsewhere
         point = self.point
         self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else empty)
         self.update()
@@ -83,39 +87,56 @@ class RooflinePlot(Chart):
         if not len(self.points):
             self.say_empty(painter, self.empty_text)
             return
-        top = self._words(painter) + self.tiny.height + px(4)
+        over = self.tiny.height + px(4)
         gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)
         foot = self.height() - 2 * self.tiny.height - px(6)
+        top = self._say(painter, self._verdict(foot - over - px(CROWDED))) + over
         area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
-        frame = frame_of(self.points, self.point, area)
+        roomy = area.height() >= px(CROWDED)
+        there = self.elsewhere if self.point is not None and roomy else None
+        frame = frame_of(self.points, self.point, area, (there.bandwidth, there.rate) if there is not None else None)
         self._axes(painter, frame)
         painter.save()
         painter.setClipRect(frame.area.adjusted(-px(6), -px(6), px(6), px(6)))
         self._density(painter, frame)
         self._recent(painter, frame)
         painter.restore()
-        taken = self._roof(painter, frame)
         point = self.point
-        exchanging = point is not None and point.ceiling and frame.area.height() >= px(CROWDED)
+        taken = draw_roof(painter, frame, self.points, point, self.tiny, lambda box: self._meets(frame, box))
+        exchanging = point is not None and point.ceiling and roomy
         self._exchange = draw_exchange(painter, frame, point, self.tiny) if point and exchanging else QRectF()
+        if point is not None and there is not None:
+            taken += draw_elsewhere(painter, frame, point, there, self.tiny)
         taken += [QPolygonF(self._exchange), QPolygonF(self._around(frame, point))] if point is not None else []
-        roomy = frame.area.height() >= px(CROWDED)
         self._parts = draw_parts(painter, frame, point, self.tiny, taken) if point is not None and roomy else []
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
 
-    def _words(self, painter: QPainter) -> float:
-        """The verdict, wrapped; returns where it ends."""
-        t, y, point = theme.current(), float(theme.px(2)), self.point
-        lines = [(self.head, t.text, headline(point) if point is not None else tr("Before the first step"))]
+    def _verdict(self, room: float) -> Lines:
+        """As much of the verdict as leaves the drawing its height; the panel's head has it in short."""
+        t, point = theme.current(), self.point
+        said = headline(point) if point is not None else tr("Before the first step")
+        ways: list[Lines] = [[(self.head, t.text, said)], [(self.low, t.text, said)], []]
         if point is not None and self.height() >= theme.px(LOW):
-            lines.append((self.small, t.secondary, detail(point)))
-        for face, color, text in lines:
-            room, flags = QRectF(0, y, self.width(), 10_000), int(Qt.TextFlag.TextWordWrap)
+            ways.insert(0, [*ways[0], (self.small, t.secondary, detail(point))])
+            if self.elsewhere is not None:
+                told = elsewhere_words(self.points, point, self.place, self.elsewhere)
+                ways.insert(0, [*ways[0], (self.small, t.secondary, told)])
+        return next((lines for lines in ways if self._height(lines) <= room), [])
+
+    def _height(self, lines: Lines) -> float:
+        """Of these lines, wrapped."""
+        px, room = theme.px, QRectF(0, 0, self.width(), 10_000)
+        return px(8) + sum(face.metrics.boundingRect(room, WRAPPED, text).height() + px(2) for face, _, text in lines)
+
+    def _say(self, painter: QPainter, lines: Lines) -> float:
+        """Draws them; returns where they end."""
+        y = float(theme.px(2))
+        for i, (face, color, text) in enumerate(lines):
             painter.setFont(face.font)
             painter.setPen(color)
-            painter.drawText(room, flags, text)
-            y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
+            painter.drawText(QRectF(0, y, self.width(), 10_000), WRAPPED, text)
+            y = self._height(lines[: i + 1]) - theme.px(6)
         return y + theme.px(6)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:
@@ -138,12 +159,14 @@ class RooflinePlot(Chart):
     def _foot(self, painter: QPainter, area: QRectF, baseline: float) -> None:
         """What the marks mean, and the title of the axis."""
         px, tiny, ink = theme.px, self.tiny, theme.current().secondary
-        title = tiny.cut(tr("operations per byte"), area.width() / 2)
+        there = [kind for kind in (PREFILL, DECODE, MIXED) if np.any(self.points.kind == kind)]
+        signs = sum(px(24) + tiny.width(KIND_TITLES[KINDS[kind]]) for kind in there)
+        titles = tr("operations per byte"), tr("op. per byte")
+        title = next((title for title in titles if tiny.width(title) <= area.right() - signs), titles[1])
+        title = tiny.cut(title, area.width() / 2)
         tiny.say(painter, area.right(), baseline, title, ink, before=1)
-        x, room = 0.0, area.right() - tiny.width(title) - px(16)
-        for kind in (PREFILL, DECODE, MIXED):
-            if not np.any(self.points.kind == kind):
-                continue
+        x, room = 0.0, area.right() - tiny.width(title) - px(8)
+        for kind in there:
             wide = px(12) + tiny.width(KIND_TITLES[KINDS[kind]])
             if x + wide > room:
                 break
@@ -206,54 +229,14 @@ class RooflinePlot(Chart):
             painter.setPen(QPen(t.panel, full - 2 * max(1.2, size / 5), Qt.PenStyle.SolidLine, cap))
             painter.drawPoints(dots)
 
-    def _roof(self, painter: QPainter, frame: Frame) -> list[QPolygonF]:
-        """Returns where its slope and its words are."""
-        roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
-        if roof is None:
-            return []
-        size = self.point.bytes if self.point is not None else roof.working_sets[-1]
-        bandwidth = roof.bandwidth_at(size)
-        ridge = roof.operations / bandwidth
-        corner = QPointF(float(frame.x(ridge)), float(frame.y(roof.operations)))
-        start = max(10**frame.left, 10**frame.low / bandwidth)
-        foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
-        slope = QLineF(foot, corner)
-        with inked(painter, t.panel, QPen(t.text, theme.stroke(1.25))):
-            painter.drawLine(slope)
-            painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
-            painter.drawEllipse(corner, px(3), px(3))
-        rate = rate_words(roof.operations)
-        named = tr("{rate} matrix products, measured at load", rate=rate)
-        wordings = (named, tr("{rate} measured at load", rate=rate), rate)
-        crowded = corner.y() - area.top() < tiny.height  # beside the title of the axis
-        left = max(area.left(), tiny.width(SIDE) + px(8)) if crowded else area.left()
-        word = next((word for word in wordings if tiny.width(word) <= area.right() - left), rate)
-        x = max(area.left(), area.right() - tiny.width(word))
-        baseline = -px(5) - tiny.descent
-        tiny.say(painter, x, corner.y() + baseline, word, t.secondary)
-        box = QPolygonF(QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap))
-        said = [box, QPolygonF([foot, corner])]
-        if area.height() < px(CROWDED):
-            return said
-        speed = f"{bytes_words(bandwidth)}/s"
-        copied = tr("{speed} copied at {bytes}, measured at load", speed=speed, bytes=bytes_words(size))
-        for word in (copied, tr("{speed}, measured at load", speed=speed), speed):
-            long, middle = tiny.width(word), slope.pointAt(0.5)
-            along = QTransform.fromTranslate(middle.x(), middle.y()).rotate(-slope.angle())
-            box = along.map(QPolygonF(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap)))
-            if long <= slope.length() - px(16) and not box.intersects(said[0]):
-                painter.save()
-                painter.setTransform(along, True)
-                tiny.say(painter, 0, baseline, word, t.secondary, before=0.5)
-                painter.restore()
-                said.append(box)
-                break
-        word = tr("ridge {n} per byte", n=amount(ridge))
-        if corner.x() + px(8) + tiny.width(word) <= area.right():
-            x, y = corner.x() + px(8), corner.y() + px(5) + tiny.ascent
-            tiny.say(painter, x, y, word, t.secondary)
-            said.append(QPolygonF(QRectF(x, y - tiny.cap, tiny.width(word), tiny.cap)))
-        return said
+    def _meets(self, frame: Frame, box: QRectF) -> bool:
+        """Whether a point is drawn there."""
+        _, xs, ys = self._drawn
+        reach = theme.px(6)
+        near = (np.abs(xs - box.center().x()) < box.width() / 2 + reach) & (
+            np.abs(ys - box.center().y()) < box.height() / 2 + reach
+        )
+        return bool(near.any()) or (self.point is not None and self._around(frame, self.point).intersects(box))
 
     def _around(self, frame: Frame, point: Point) -> QRectF:
         """The circle of the point at the cursor."""

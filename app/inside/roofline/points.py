@@ -233,6 +233,16 @@ class RooflinePoints(Columns):
         operations = self.operations[first:last]
         return operations / self.bytes[first:last], operations / self.seconds[first:last]
 
+    def seconds_until(self, place: int) -> float:
+        """Of the steps up to this one."""
+        return float(self.seconds[: place + 1].sum())
+
+    def least_until(self, place: int, bandwidth: float, rate: float) -> float:
+        """Seconds that the steps up to this one take at the least where so many bytes and operations a second can be
+        had."""
+        size, operations = self.bytes[: place + 1], self.operations[: place + 1]
+        return float(np.maximum(size / bandwidth, operations / rate).sum())
+
     def place_at(self, moment: float) -> int:
         """The last point whose step had ended then; -1 before the first."""
         return self.last_at("ended", moment)

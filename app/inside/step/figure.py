@@ -4,6 +4,7 @@ Below the time bar, two lenses open: the block is as wide and the lanes are as l
 says how long each took.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,9 +54,11 @@ class StepFigure:
             return y - top
         px, gap = theme.px, theme.px(12)
         y += px(LENS)
-        needs = [self.title.width(title) + px(6) + self.tiny.width(words) for title, words in self._titles()]
+        titles = [self.title.width(title) for title, _ in self._titles()]
+        needs = [wide + px(6) + self.tiny.width(said[0]) for wide, (_, said) in zip(titles, self._titles())]
         self._two_lines = needs[0] > (width - gap) / 2 or sum(needs) > width - gap
-        block = max((width - gap) * 0.4, min(px(128), (width - gap) / 2), 0 if self._two_lines else needs[0])
+        own = needs[0] if not self._two_lines else titles[0] if sum(titles) <= width - gap else 0
+        block = max((width - gap) * 0.4, min(px(128), (width - gap) / 2), math.ceil(own))
         self._heads = (QRectF(left, y, block, 0), QRectF(left + block + gap, y, width - block - gap, 0))
         line = round(self.face.height * 1.15)
         y += (2 if self._two_lines else 1) * line + px(5)
@@ -85,16 +88,19 @@ class StepFigure:
             high = theme.px(LABELLED)
             self._lanes.append(Lane(tuple(rest), QRectF(area.left(), area.bottom() - high, area.width(), high)))
 
-    def _titles(self) -> tuple[tuple[str, str], tuple[str, str]]:
+    def _titles(self) -> tuple[tuple[str, tuple[str, ...]], tuple[str, tuple[str, ...]]]:
+        """Of the block and of the lanes, each with its figures from their longest wording to their shortest."""
         times = self._story.times
         attention = times.attention_share
         if times.launched:
-            matrices = tr("{share} of the work", share=percent(1 - attention))
-            lanes = tr("{share} of the work, computed", share=percent(attention))
+            one, two = percent(1 - attention), percent(attention)
+            matrices = (tr("{share} of the work", share=one), one)
+            lanes = (tr("{share} of the work, computed", share=two), tr("{share} of the work", share=two), two)
         else:
             share = times.forward / times.duration if times.duration else 0.0
-            matrices = f"{millis(times.matrices)} · {percent(share * (1 - attention))}"
-            lanes = f"{millis(times.attention)} · {percent(share * attention)}, {times.origin}"
+            matrices = (f"{millis(times.matrices)} · {percent(share * (1 - attention))}", millis(times.matrices))
+            known = f"{millis(times.attention)} · {percent(share * attention)}"
+            lanes = (f"{known}, {times.origin}", known, millis(times.attention))
         return (tr("Matrix products"), matrices), (tr("Attention"), lanes)
 
     # -- drawing --------------------------------------------------------------------------------------------------
@@ -107,11 +113,12 @@ class StepFigure:
         for segment, head in zip((self.bar.matrices, self.bar.attention), self._heads):
             self._lens(painter, segment, head)
         line = round(self.face.height * 1.15)
-        for (title, words), head in zip(self._titles(), self._heads):
+        for (title, said), head in zip(self._titles(), self._heads):
             y = head.top() + self.title.ascent
             self.title.say(painter, head.left(), y, self.title.cut(title, head.width()), theme.current().text)
             x = head.left() if self._two_lines else head.left() + self.title.width(title) + theme.px(6)
-            words = self.tiny.cut(words, head.width())
+            room = head.right() - x
+            words = next((words for words in said if self.tiny.width(words) <= room), said[-1])
             self.tiny.say(painter, x, y + (line if self._two_lines else 0), words, theme.current().secondary)
         self._draw_block(painter, selected)
         for lane in self._lanes:

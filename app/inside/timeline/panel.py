@@ -14,15 +14,15 @@ from app.inside.look import Look
 from app.inside.panel import COMING, InsightPanel, tool_button
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import LEAST, Folds
 from app.inside.timeline.history import TimelineHistory
 from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.steps import PHASES
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import NOTHING, TimelineView
-from app.inside.timeline.words import length_words, step_words
+from app.inside.timeline.words import length_words, step_wordings
 from app.language import tr, trn
 from app.playback.scope import Scope
+from app.plot.folds import NONE, idle_folds
 from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
@@ -173,14 +173,13 @@ class TimelinePanel(InsightPanel):
         view.device, view.budget = history.device, history.budget
         view.set_rest(not history.presence.there)
         view.set_slots(1)
-        begins, ends = history.presence.gaps(LEAST)
-        view.set_folds(Folds(begins - history.origin, ends - history.origin))
+        view.set_folds(idle_folds(history.presence, history.origin))
 
     def _restart(self) -> None:
         """Reads the trace again from its beginning."""
         self._position, self._drawn = 0, 0
         self.history.clear(self._threshold)
-        self.view.set_folds(Folds())
+        self.view.set_folds(NONE)
         self.stale()
 
     def forget(self) -> None:
@@ -204,7 +203,7 @@ class TimelinePanel(InsightPanel):
         self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         told = 0 <= place < len(self.steps) and not self.posed
-        view.say(step_words(self.steps.row(place)) if told else "")
+        view.say(*(step_wordings(self.steps.row(place)) if told else ("",)))
         self.summary.say(*self._sight_words())
         if view.selection is not None:
             begin, end = view.selection

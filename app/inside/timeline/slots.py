@@ -10,9 +10,7 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import NONE
 from app.inside.timeline.keys import told
-from app.inside.timeline.picture.breaks import Break, breaks_in, draw_breaks, with_breaks
 from app.inside.timeline.picture.raster import raster
 from app.inside.timeline.picture.shading import Bars, TimelineShading
 from app.inside.timeline.runs import Cell
@@ -20,8 +18,9 @@ from app.inside.timeline.viewport import TimelineSpan
 from app.inside.timeline.words import cell_words
 from app.language import tr
 from app.plot import axes
+from app.plot.breaks import Break, breaks_in, draw_breaks, with_breaks
+from app.plot.folds import NONE
 from app.plot.image import PixelImage, parts_of
-from app.plot.scales import time_ticks
 from app.ui import theme
 from app.ui.font_face import Face
 from engine.trace import Array, Record, Step
@@ -29,7 +28,7 @@ from engine.trace import Array, Record, Step
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
 LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back
 STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
-TALLEST, STAGE_TALLEST, USUAL = 22, 40, 14
+TALLEST, LARGE_TALLEST, USUAL = 22, 40, 14
 SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
 
 
@@ -149,7 +148,8 @@ class Timeline(TimelineSpan):
 
     def _bars(self) -> Bars:
         scale = self._ratio() * theme.zoom()
-        tallest = round((STAGE_TALLEST if theme.presenting() else TALLEST) * scale)
+        large = self.shared or theme.presenting()  # a lane's few slots are what there is to see
+        tallest = round((LARGE_TALLEST if large else TALLEST) * scale)
         pitch = max(1, min(self._room() // math.ceil(self.slots / self._slots_a_row()), tallest))
         gap = 0 if pitch < 5 else 1 if pitch < 8 else max(2, round(pitch * 0.15))
         top = gap // 2
@@ -246,7 +246,7 @@ class Timeline(TimelineSpan):
         self._paint_rows(painter)
         area = self.area()
         self._paint_slots(painter, area)
-        draw_breaks(painter, self._breaks(), area, area.bottom() + 1)
+        draw_breaks(painter, self._breaks(), QRectF(area), area.bottom() + 1)
         self._paint_ticks(painter, area, area.bottom() + 1)
         if self._cursor is not None:
             self._paint_cursor(painter, self.x_at(self._cursor), area.top(), area.height() + theme.px(3))
@@ -274,23 +274,16 @@ class Timeline(TimelineSpan):
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
         """At most about so many values of the axis, with their words."""
-        begin, end = self.range()
-        ticks = [
-            tick
-            for low, high in self.folds.parts(begin, end)
-            for tick in time_ticks(low, low + (end - begin), count)
-            if tick[0] <= high
-        ]
-        return [(self.value_of(time), words) for time, words in ticks]
+        return self.folds.ticks(*self.range(), count)
 
     def _breaks(self) -> list[Break]:
         """Where the axis is folded."""
-        return breaks_in(self.folds if self.axis is Axis.TIME else NONE, *self.range(), self.area())
+        return breaks_in(self.folds if self.axis is Axis.TIME else NONE, *self.range(), QRectF(self.area()))
 
     def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
         """The axis' words."""
         ticks = [(self.value_x(value), words) for value, words in self._ticks(area.width() / theme.px(96))]
-        ticks = with_breaks(ticks, self._breaks(), area, self.face, theme.px(12))
+        ticks = with_breaks(ticks, self._breaks(), QRectF(area), self.face, theme.px(12))
         baseline, right = top + theme.px(5) + self.face.ascent, self.width() - theme.px(2)
         axes.foot(painter, self.face, ticks, baseline, area.left(), right, apart=theme.px(12), moved=False)
 

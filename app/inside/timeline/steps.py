@@ -11,7 +11,7 @@ import numpy as np
 
 from app.inside.columns import Columns, Numbers
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import NONE, Folds
+from app.plot.folds import NONE, Folds
 from engine.trace import Array, Kind, Step
 
 TOKENS = ("decode", "prefill", "wasted", "padding")

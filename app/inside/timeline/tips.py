@@ -6,7 +6,6 @@ import numpy as np
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.layout import Part
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.ranks import RankTimes
@@ -25,6 +24,7 @@ from app.inside.timeline.words import (
     token_words,
 )
 from app.language import tr
+from app.plot.folds import NONE, Folds
 
 MOST_MARKS = 8  # of the queue, told at once
 

@@ -11,7 +11,6 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
-from app.inside.timeline.picture.breaks import draw_breaks
 from app.inside.timeline.picture.paint import LABELLED, QUEUE, TOKENS, TimelinePaint
 from app.inside.timeline.picture.stalls import draw_stalls
 from app.inside.timeline.ranks import RankTimes
@@ -20,6 +19,7 @@ from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
+from app.plot.breaks import draw_breaks
 from app.plot.scales import nice_end
 from app.ui import theme
 from app.ui.font_face import wrapped
@@ -57,7 +57,7 @@ class TimelineView(SelectableTimeline):
         self.budget: int | None = None
         self.legend = True
         self.empty_text = NOTHING
-        self._words_at_foot = ""
+        self._words_at_foot: tuple[str, ...] = ("",)  # from their longest wording to their shortest
         self._words_of_selection = ("", "")
         self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
         self._live, self._following, self._rests = False, True, False
@@ -81,8 +81,8 @@ class TimelineView(SelectableTimeline):
         self._last = {}
         super().clear()
 
-    def say(self, words: str) -> None:
-        """The words at the foot."""
+    def say(self, *words: str) -> None:
+        """The words at the foot, from their longest wording to their shortest."""
         if words != self._words_at_foot:
             self._words_at_foot = words
             self._describe()
@@ -287,7 +287,8 @@ class TimelineView(SelectableTimeline):
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
         paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked)
-        draw_breaks(painter, self._breaks(), area, bands.ticks.top)
+        breaks = self._breaks()
+        draw_breaks(painter, breaks, QRectF(area), bands.ticks.top)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
@@ -308,6 +309,8 @@ class TimelineView(SelectableTimeline):
             pale = theme.faded(theme.current().panel, PALE)
             painter.fillRect(QRectF(left, 0, max(0.0, right - left), bottom), pale)
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
+        if bands.tokens.height:
+            paint.budget(painter, area, bands.tokens, breaks)
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
 
@@ -335,7 +338,9 @@ class TimelineView(SelectableTimeline):
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
         t, told = theme.current(), self.told()
-        at_foot = [] if theme.presenting() else [self.face.cut(self._words_at_foot, self.width() - left)]
+        room = self.width() - left
+        fitting = next((words for words in self._words_at_foot if self.face.width(words) <= room), None)
+        at_foot = [] if theme.presenting() else [fitting or self.face.cut(self._words_at_foot[-1], room)]
         for i, words in enumerate(told or at_foot):
             self.face.say(
                 painter, left, baseline + i * math.ceil(self.face.height), words, t.text if told else t.secondary
@@ -371,7 +376,7 @@ class TimelineView(SelectableTimeline):
         return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
     def _told(self) -> tuple[str, str]:
-        told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot
+        told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot[0]
         return f"{told}.", tr("A click goes to its step.")
 
     # -- the person -----------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
 from app.inside.timeline.axis import Axis, places_of, times_of
-from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.keys import Key, heard
 from app.inside.timeline.runs import TimelineCells
 from app.language import tr
+from app.plot.folds import NONE, Folds
 from app.plot.scales import nice_end
 from app.ui import theme
 from app.ui.painted import Painted

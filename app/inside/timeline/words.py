@@ -93,8 +93,15 @@ def step_title(step: int) -> str:
 
 def step_words(row: Row) -> str:
     """A step in one line: "step 1,204 · 27 decode + 1 prefill of 96 · 18.4 ms: forward 16.9, sample 0.6"."""
-    length = length_words(row.ended - row.started)
-    return f"{step_title(row.step)} · {rows_words(row)} · {length}{phase_words(row)}"
+    return step_wordings(row)[0]
+
+
+def step_wordings(row: Row) -> tuple[str, ...]:
+    """The same from its longest wording to its shortest, which leave out the phases that took least."""
+    whole = f"{step_title(row.step)} · {rows_words(row)} · {length_words(row.ended - row.started)}"
+    phases = phase_words(row)
+    cuts = [i for i, sign in enumerate(phases) if sign == ","]
+    return whole + phases, *(f"{whole}{phases[:cut]} …" for cut in reversed(cuts)), whole
 
 
 def rows_words(row: Row) -> str:

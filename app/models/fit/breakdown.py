@@ -7,26 +7,28 @@ from dataclasses import asdict, dataclass, replace
 from app.language import tr, trn
 from app.session import estimate
 from app.ui.tables.facts import Cell, Facts
-from app.words import bytes_words
+from app.words import bytes_words, number
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES
-from engine.memory import DeviceMemory, Fit, fits, simple_kv
+from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, simple_kv
 
 HEAD = tr("quantization"), tr("precision"), tr("weights"), tr("KV a token"), tr("activations"), tr("pool")
 RULE = "|---|---|--:|--:|--:|--:|--:|---|"
 RULE_OF_THUMB = tr("2 · bytes · layers · d_model · length · batch")
+ELSEWHERE = "elsewhere "
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Bills:
     """Every way to load one model on one device. `given_back` of what is free is held by the loaded model, which makes
-    room for the next."""
+    room for the next. `elsewhere`: the device is not here, and this is published of it."""
 
     info: ModelInfo
     room: DeviceMemory
     fits: tuple[Fit, ...]
     given_back: int = 0
+    elsewhere: Datasheet | None = None
 
     @property
     def recommended(self) -> str:
@@ -48,7 +50,12 @@ def _precision(quantization: str) -> float:
 
 
 def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int, token_budget: int) -> Bills:
-    """Looks at the memory and computes; blocks for milliseconds. `held` bytes are given back by the loaded model."""
+    """Looks at the memory and computes; blocks for milliseconds. `device` as in ModelSpec, or `ELSEWHERE` and the name
+    of one that is not here. `held` bytes are given back by the loaded model."""
+    if device.startswith(ELSEWHERE):
+        sheet = find_datasheet(device.removeprefix(ELSEWHERE))
+        found = fits(info, sheet.room, dtype=dtype, max_running=max_running, token_budget=token_budget)
+        return Bills(info, sheet.room, tuple(found), elsewhere=sheet)
     memory = estimate.room(device)
     held = min(held, memory.total - memory.free)
     room = replace(memory, free=memory.free + held)
@@ -105,6 +112,9 @@ def room_words(bills: Bills) -> str:
     """ "CPU: 19 GB of 24 GB free, 0.4 GB of it once the loaded model has made room"."""
     room = bills.room
     free, total = bytes_words(room.free), bytes_words(room.total)
+    if bills.elsewhere is not None:
+        told = {"device": bills.elsewhere.name, "speed": f"{bills.elsewhere.bandwidth / 1e9:,.0f} GB/s"}
+        return tr("{device}, as published: {free} of {all} free, read at {speed}", free=free, all=total, **told)
     if room.kind == "cuda":
         words = tr("GPU: {free} of {all} free", free=free, all=total)
     else:
@@ -113,6 +123,26 @@ def room_words(bills: Bills) -> str:
         back = bytes_words(bills.given_back)
         return tr("{room}, {bytes} of it given back by the loaded model", room=words, bytes=back)
     return words
+
+
+def bound_words(bills: Bills, fit: Fit, length: int, most: int) -> str:
+    """What decoding could do at the most on a device that is not here, of one request and of up to `most` at once; ""
+    where nobody knows."""
+    sheet, count = bills.elsewhere, min(most, fit.requests(length))
+    if sheet is None or not fit.fits:
+        return ""
+    one, all_ = (sheet.decode_bound(bills.info, fit, rows, length) for rows in (1, count))
+    if not one or not all_:
+        return ""
+    return trn(
+        "{way}: decoding there reaches at most {one} tokens a second for one request: a step reads all weights once.",
+        "{way}: decoding there reaches at most {one} tokens a second for one request, {all} for {count:,} at once: a "
+        "step reads all weights once, and each request's keys and values.",
+        count,
+        way=tr("{title} in {dtype}", title=SCHEMES[fit.quantization].title, dtype=fit.dtype),
+        one=number(one),
+        all=number(all_),
+    )
 
 
 def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[str, str]:
@@ -180,7 +210,9 @@ class FitTable:
 
     def json(self) -> str:
         room = self.bills.room
-        said = {"model": self.title, "device": room.kind, "free": room.free, "total": room.total, "rows": self._rows()}
+        there = self.bills.elsewhere
+        device = there.name if there is not None else room.kind
+        said = {"model": self.title, "device": device, "free": room.free, "total": room.total, "rows": self._rows()}
         return json.dumps(said, indent=2) + "\n"
 
     def _rows(self) -> Sequence[dict[str, Cell]]:

@@ -5,7 +5,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.language import tr
-from app.models.fit.breakdown import Bills, FitTable, bills, room_words, rule_words
+from app.models.fit.breakdown import ELSEWHERE, Bills, FitTable, bills, bound_words, room_words, rule_words
 from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
 from app.session.session import LEASED_WORDS, Session, SessionState
@@ -22,10 +22,13 @@ from app.words import bytes_words, sentence
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo
 from engine.config import DTYPES, QUANTIZATIONS
-from engine.memory import Fit
+from engine.memory import Fit, datasheets
 
 DTYPE = tr("automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized")
 REQUESTS = tr("How long each request gets, prompt and answer together")
+ELSEWHERE_TIP = tr(
+    "This machine's; below them, to see what would fit, GPUs that are not here, as their makers publish them"
+)
 LENGTH, LONGEST = 1024, 1_048_576
 
 
@@ -65,6 +68,9 @@ class FitPanel(QWidget):
         self.bills: Bills | None = None
         self.dtype = DropDown("fit_dtype", [(tr("automatic") if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("fit_device", devices())
+        self.device.insertSeparator(self.device.count())
+        for sheet in datasheets():
+            self.device.addItem(sheet.name, ELSEWHERE + sheet.name)
         self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, tr(" tokens"))
         self.export_button = button("fit_export", tr("Export"))
         self.export_menu = table_menu(self, self._table, "fit")
@@ -73,7 +79,7 @@ class FitPanel(QWidget):
         self.warning = _Told("fit_warning", "warning")
         self.head = FitHead()
         self.rows = {name: FitRow(name) for name in QUANTIZATIONS}
-        self.rule, self.why = _Told("fit_rule"), _Told("fit_why")
+        self.bound, self.rule, self.why = _Told("fit_bound"), _Told("fit_rule"), _Told("fit_why")
         self.table = held(column(self.head, *self.rows.values(), spacing=0))
         self.table.setObjectName("fit_table")
         self.table.setAccessibleName(tr("What fits"))
@@ -88,7 +94,7 @@ class FitPanel(QWidget):
         self._bar = Flow(bar, last_right=True)
         for words, control, tip in (
             (tr("Precision"), self.dtype, DTYPE),
-            (tr("Device"), self.device, ""),
+            (tr("Device"), self.device, ELSEWHERE_TIP),
             (tr("Requests of"), self.length, REQUESTS),
         ):
             named = label(words, "secondary")
@@ -99,7 +105,7 @@ class FitPanel(QWidget):
             self._bar.addWidget(pair)
         self._bar.addWidget(self.export_button)
         room = zoomed(row(self.room), (8, 0, 8, 0))
-        parts = bar, room, self.warning, self.table, self.rule, self.why, None
+        parts = bar, room, self.warning, self.table, self.bound, self.rule, self.why, None
         self.setLayout(zoomed(column(*parts), (0, 12, 0, 12), 8))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
 
@@ -137,14 +143,22 @@ class FitPanel(QWidget):
 
     @property
     def chosen(self) -> tuple[str, str]:
-        """Precision and device, as in ModelSpec."""
-        return self.dtype.currentData(), self.device.currentData()
+        """Precision and device, as in ModelSpec; of one that is not here "auto"."""
+        return self.dtype.currentData(), "auto" if self._elsewhere else self._device
+
+    @property
+    def _device(self) -> str:
+        return str(self.device.currentData())
+
+    @property
+    def _elsewhere(self) -> bool:
+        return self._device.startswith(ELSEWHERE)
 
     @property
     def best(self) -> str:
         """What to load when a person names no quantization: as it was loaded last where that fits, else the
         recommended; "" where nothing can be."""
-        if self.bills is None or self._why_not:
+        if self.bills is None or self._why_not or self._elsewhere:
             return ""
         last = self.bills.fit(self._last.quantization) if self._last is not None else None
         return last.quantization if last is not None and last.fits and not last.available else self.bills.recommended
@@ -159,7 +173,7 @@ class FitPanel(QWidget):
             self._session.start(self._compute(self._info, self._number))
 
     async def _compute(self, info: ModelInfo, number: int) -> None:
-        session, config, (dtype, device) = self._session, self._session.config, self.chosen
+        session, config, (dtype, _), device = self._session, self._session.config, self.chosen, self._device
         found, problem = None, ""
         try:
             found = await session.off_thread(
@@ -178,6 +192,9 @@ class FitPanel(QWidget):
 
     def _refusal(self) -> str:
         """Why nothing can be loaded now, whatever fits."""
+        if self._elsewhere and not self._why_not:
+            device = self.device.currentText()
+            return tr("{device} is not here. To load the model, choose a device of this machine.", device=device)
         busy = {SessionState.LEASED: LEASED_WORDS, SessionState.LOADING: tr("Another model is loading.")}
         return busy.get(self._session.state, self._why_not)
 
@@ -187,7 +204,7 @@ class FitPanel(QWidget):
         self.export_button.setEnabled(found is not None)
         self.room.say(room_words(found) if found is not None else "")
         if found is None:
-            for note in (self.warning, self.rule, self.why):
+            for note in (self.warning, self.bound, self.rule, self.why):
                 note.say("")
             return
         length, why_not = self.length.value(), self._refusal()
@@ -200,6 +217,7 @@ class FitPanel(QWidget):
                 each.show_fit(fit, found.room, length, why_not, offered=not self._why_not)
         self._warn(found)
         fit = found.fit(found.recommended) or found.fits[0]
+        self.bound.say(bound_words(found, fit, length, self._session.config.max_running))
         for note, words in zip((self.rule, self.why), rule_words(found.info, fit.dtype, length, self._batch(fit))):
             note.say(words)
 
@@ -224,7 +242,7 @@ class FitPanel(QWidget):
 
     def _loaded(self, fit: Fit) -> bool:
         card, spec = self._session.card, self._session.spec
-        if card is None or not self._session.ready or (spec.source, spec.revision) != self._source:
+        if card is None or not self._session.ready or (spec.source, spec.revision) != self._source or self._elsewhere:
             return False
         names = {spec.quantization}
         if self._info is not None and self._info.quantized is not None:
@@ -253,7 +271,7 @@ class FitPanel(QWidget):
 
     def _on_theme(self) -> None:
         self._bar.gap = theme.px(16)
-        for indented in (self._bar, self.warning, self.rule, self.why):
+        for indented in (self._bar, self.warning, self.bound, self.rule, self.why):
             indented.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
         for box in (self.dtype, self.device, self.length):
             box.setFixedWidth(theme.px(124))

@@ -33,11 +33,12 @@ def offer_devices(box: DropDown, row: Row, found: Estimate | None) -> None:
 def _why_not(split: Parallel, found: Estimate | None) -> str:
     if split.ranks == 1 or found is None:
         return ""
+    if 0 < found.cards < split.ranks:
+        refused = found.unstaged if split.pipeline > 1 else found.whole
+        return refused or tr("Each rank takes a GPU of its own; this machine has {cards}.", cards=found.cards)
     if split.pipeline > 1:
         few = tr("This model has {layers} layers, and a stage needs one.", layers=found.layers)
         return found.unstaged or (few if 0 < found.layers < split.pipeline else "")
-    if 0 < found.cards < split.tensor:
-        return found.whole or tr("Each rank takes a GPU of its own; this machine has {cards}.", cards=found.cards)
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
     return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")
 

@@ -1,11 +1,11 @@
 """What a saved run was made with: in the place of the settings of the engine that is loaded, while it is on show."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFormLayout, QWidget
+from PySide6.QtWidgets import QFormLayout, QLineEdit, QWidget
 
 from app.language import tr
 from app.ui.controls import DropDown, Switch, button
-from app.ui.forms.config_form import mode_fields, pool_fields
+from app.ui.forms.config_form import mode_fields, pool_fields, undrafted
 from app.ui.forms.form import Field
 from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column
@@ -33,7 +33,9 @@ def batching_facts(header: Header) -> list[Fact]:
     config = header.config
     fields = [*mode_fields("run"), *pool_fields("run")]
     # where the run has no graphs, none were captured, whatever was chosen
-    told = [each for each in fields if each.counts(config.mode) and (header.graphs or each.name != "cuda_graphs")]
+    idle = undrafted(config.speculation) | (set() if header.graphs else {"cuda_graphs"})
+    idle |= set() if config.draft else {"draft"}  # the model's own
+    told = [each for each in fields if each.counts(config.mode) and each.name not in idle]
     facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]
     for field in fields:
         field.control.deleteLater()
@@ -53,6 +55,8 @@ def _said(field: Field, value: object) -> str:
             return control.currentText()
         case Switch():
             return tr("on") if control.isChecked() else tr("off")
+        case QLineEdit():
+            return control.text() or control.placeholderText()
         case _:
             return str(control.text())  # type: ignore[union-attr]
 

@@ -141,9 +141,9 @@ class ConfigForm(QWidget):
     def _show_rows(self) -> None:
         mode = self["mode"].get()
         drafts = self["speculation"].get()
-        hidden = {"speculated": drafts is None, "draft": drafts != "draft"}
+        hidden = undrafted(drafts)
         for name, row in self._form.rows.items():
-            row.setVisible(self[name].counts(mode) and not hidden.get(name, False))
+            row.setVisible(self[name].counts(mode) and name not in hidden)
         self._shown = mode, drafts
         self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
         self.sentence.say(f"{sentence(mode_words(mode))}.")
@@ -152,6 +152,11 @@ class ConfigForm(QWidget):
         if (self["mode"].get(), self["speculation"].get()) != self._shown:
             self._show_rows()
         self.edited.emit()
+
+
+def undrafted(speculation: str | None) -> set[str]:
+    """The fields that do not matter to this way of drafting."""
+    return {"speculated", "draft"} if speculation is None else set() if speculation == "draft" else {"draft"}
 
 
 def _speculated(count: int) -> int | str:

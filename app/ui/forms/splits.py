@@ -10,7 +10,7 @@ SPLITS += tuple(Parallel(pipeline=n) for n in MANY)
 SHARING, STAGED = "sp", "pp"
 DEVICES = tr(
     "over how many ranks every layer is split, each a GPU of its own or a process on a CPU; or the layers, stage after "
-    "stage of a pipeline, on a CPU so far; in the paged modes"
+    "stage of a pipeline; in the paged modes"
 )
 SEQUENCE = tr("+ sequence: norms and residuals are computed by shares of a step's rows")
 ABOUT = f"{DEVICES}\n{SEQUENCE}"

@@ -29,7 +29,7 @@ from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears
 from engine.trace.decode_steps import Timing, decode_steps
-from engine.trace.kernels import ATTENTION, kernel_times
+from engine.trace.timed_kernels import ATTENTION, kernel_times
 from engine.trace.trace import Trace
 
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate

@@ -31,6 +31,7 @@ from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import run_tests
 from engine.core import machine
 from engine.kernels.jit import interpreter_fault
+from engine.memory import published
 
 # What is measured, the most valuable first: a section's name, its seconds, where it is.
 SECTIONS: dict[str, tuple[float, str]] = {
@@ -192,9 +193,15 @@ def measure(sections: Sequence[str], path: Path, deadline: float) -> int:
     bench = Bench(watch, path=path, found=read(path))
     bench.found |= {"gpu": watch.name, "gpu_memory": memory, "versions": machine.versions()}
     bench.found |= {"copy_bytes_per_second": watch.bandwidth, "matrix_operations_per_second": watch.operations}
+    sheet, of_published = published(watch.name), ""
+    if sheet is not None:
+        copied, multiplied = watch.bandwidth / sheet.bandwidth, watch.operations / sheet.rate("bfloat16")
+        bench.found |= {"copy_of_published": copied, "operations_of_published": multiplied}
+        of_published = f" ({copied:.0%} and {multiplied:.0%} of what its maker publishes)"
     print(
         f"{watch.name}, {memory / 2**30:.0f} GiB, cache {watch.cache / 2**20:.0f} MiB; copies "
-        f"{watch.bandwidth / 1e12:.2f} TB/s; bfloat16 {watch.operations / 1e12:.0f} TFLOP/s; {machine.versions()}",
+        f"{watch.bandwidth / 1e12:.2f} TB/s; bfloat16 {watch.operations / 1e12:.0f} TFLOP/s{of_published}; "
+        f"{machine.versions()}",
         flush=True,
     )
     return walk(bench, sections, deadline)

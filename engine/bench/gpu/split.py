@@ -1,4 +1,4 @@
-"""One model on one card and split over two: what the second one buys, and what it costs."""
+"""One model on one card, split over two by heads and by layers: what the second one buys, and what it costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Kind, Step
 from engine.trace.trace import Trace
 
-TINY = Shape(32, 1, 4, 2, 64, 128, 256, head_dim=16)
+TINY = Shape(32, 2, 4, 2, 64, 128, 256, head_dim=16)
 USUAL = EngineConfig()
 # Steps one behind the other hide the host's time; of those that are replayed nobody tells what ranks exchanged.
 WAYS: dict[str, tuple[Parallel, EngineConfig]] = {
@@ -30,11 +30,14 @@ WAYS: dict[str, tuple[Parallel, EngineConfig]] = {
     "two, a step behind": (Parallel(2), replace(USUAL, depth=1)),
     "two, no graphs": (Parallel(2), replace(USUAL, cuda_graphs=False)),
     "two, rows shared": (Parallel(2, sequence=True), USUAL),
+    "two stages": (Parallel(pipeline=2), USUAL),
+    "two stages, 4 parts": (Parallel(pipeline=2, micro_batches=4), USUAL),
+    "two stages, no graphs": (Parallel(pipeline=2), replace(USUAL, cuda_graphs=False)),
 }
-REHEARSED = ("one card", "two")
+REHEARSED = ("one card", "two", "two stages")
 SECONDS = 18.0  # that a way takes
 COLUMNS = columns(
-    "way 20 | batch 6d | tok/s 10,.0f | step ms 9.3f | × one 7.2f | forward ms 10.3f | exchanging ms 13.3f | "
+    "way 21 | batch 6d | tok/s 10,.0f | step ms 9.3f | × one 7.2f | forward ms 10.3f | exchanging ms 13.3f | "
     "waiting ms 10.3f | bytes a step 13,d | tokens 8"
 )
 

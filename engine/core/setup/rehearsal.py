@@ -64,10 +64,10 @@ class Rehearsal:
                 seconds.append(time.perf_counter() - begun)
         return seconds
 
-    def fill(self, tokens: int) -> tuple[int, int]:
-        """How many prompts of which length make a step of that many tokens, or of as many as fit: one in every slot.
-        (0, 0) where none fits."""
-        rows, room = self._fit(min(tokens, self._config.slots))
+    def fill(self, tokens: int, most: int | None = None) -> tuple[int, int]:
+        """How many prompts of which length make a step of that many tokens, or of as many as fit: one in every slot, or
+        in `most` of them. (0, 0) where none fits."""
+        rows, room = self._fit(min(tokens, most or self._config.slots))
         length = min(tokens // rows, room - 1)
         return (rows, length) if length > 0 else (0, 0)
 

@@ -5,9 +5,9 @@ import threading
 from pathlib import Path
 from typing import TextIO, cast
 
-from engine.export.again import all_commands, citation, made_by
 from engine.export.chrome_trace.event_file import EventFile
 from engine.export.chrome_trace.run_events import PROCESSES, RunEvents
+from engine.export.reproduction import all_commands, citation, made_by
 from engine.export.source import Progress, Source
 from engine.jobs.progress import LoadCancelled
 

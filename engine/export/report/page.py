@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import resources
 from engine.compare import Comparison, compare, compare_race
-from engine.export.again import all_commands, batchscope_version, citation, created
 from engine.export.report import parts
 from engine.export.report.series import RunSeries
 from engine.export.report.words import (
@@ -23,6 +22,7 @@ from engine.export.report.words import (
     setting_facts,
     workload_words,
 )
+from engine.export.reproduction import all_commands, batchscope_version, citation, created
 from engine.export.source import Source
 from engine.trace import Trace, measure, request_metrics
 from engine.trace.slo import seconds_text

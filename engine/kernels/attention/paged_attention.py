@@ -15,9 +15,9 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows, plan
 from engine.kernels.attention.splits import arrives_last, find_item, merge_parts, merge_shape
 from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
-from engine.kernels.codes import apart, decoded, scale_value
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.kv_codes import apart, decoded, scale_value
 
 
 @jit
@@ -293,7 +293,7 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype, or these hold codes (`engine.kernels.codes`); head_dim is 32 to 256; scale is
+    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 256; scale is
     positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
     hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
     position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written

@@ -14,7 +14,7 @@ from engine.kernels.cpu import structures as held
 from engine.kernels.cpu.large_pages import LargePages, zeros_in_large_pages
 from engine.kernels.cpu.library import function, native, work
 from engine.kernels.cpu.recorder import recording
-from engine.kernels.cpu.spread import spread
+from engine.kernels.cpu.strides import spread
 from engine.kernels.cpu.structures import Part, Structure
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation, in_rows, row_stride

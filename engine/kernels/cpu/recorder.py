@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine.kernels.cpu.spread import spread
+from engine.kernels.cpu.strides import spread
 from engine.kernels.cpu.structures import Lookup, Part, Pointwise, Structure
 
 recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)

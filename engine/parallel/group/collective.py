@@ -34,13 +34,20 @@ class Collective(Group):
     """
 
     def __init__(
-        self, board: Board, rank: int, backend: str, device: torch.device, timeout: float, store: Path
+        self,
+        board: Board,
+        rank: int,
+        backend: str,
+        device: torch.device,
+        timeout: float,
+        store: Path,
+        spans: type[Spans] = Spans,
     ) -> None:
         super().__init__(board, rank, "NCCL" if backend == "nccl" else "gloo")
         self._device = device
         self._watchdog: Watchdog | None = None
         self.capturable = backend == "nccl" or device.type == "cpu"  # of a CPU nothing is captured
-        self.spans = Spans(board, rank, self._event, later=device.type == "cuda" and rank > 0)
+        self.spans = spans(board, rank, self._event, later=device.type == "cuda" and rank > 0)
         where = dist.FileStore(str(store), board.ranks), rank, board.ranks
         if backend == "nccl":
             self._group = _nccl(*where, timeout)
@@ -72,24 +79,24 @@ class Collective(Group):
     def sum(self, x: Tensor) -> Tensor:
         x = x.contiguous()
         with self._call(x.nbytes):
-            self._group.allreduce([x]).wait()
+            _done(self._group.allreduce([x], _in_turn(dist.AllreduceOptions())))
         return x
 
     def broadcast(self, x: Tensor) -> None:
         """All have in x what rank 0 has in its own."""
-        options = dist.BroadcastOptions()
+        options = _in_turn(dist.BroadcastOptions())
         options.rootRank = 0
         with self._call(0 if self.rank else x.nbytes):
-            self._group.broadcast([x], options).wait()
+            _done(self._group.broadcast([x], options))
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         widths = [end - begin for begin, end in (shares(total, rank, self.ranks) for rank in range(self.ranks))]
         mine = _filled(x, max(widths) - x.shape[-1])
         parts = [] if self.rank else [torch.empty_like(mine) for _ in widths]
-        options = dist.GatherOptions()
+        options = _in_turn(dist.GatherOptions())
         options.rootRank = 0
         with self._call(x.nbytes):
-            self._group.gather([] if self.rank else [parts], [mine], options).wait()
+            _done(self._group.gather([] if self.rank else [parts], [mine], options))
         return x if self.rank else torch.cat([part[..., :width] for part, width in zip(parts, widths)], -1)
 
     def share(self, x: Tensor) -> Tensor:
@@ -107,11 +114,29 @@ class Collective(Group):
             self._group.allgather([parts], [mine]).wait()
         return torch.cat([part[:, :size] for part, size in zip(parts, sizes)], 1)
 
+    def send(self, x: Tensor, to: int) -> None:
+        """To one other rank, which receives it. What computes next does so once x may be written to again."""
+        x = x.contiguous() if self._watchdog is not None else x.cpu().contiguous()  # of what gloo sends to one rank
+        with self._call(x.nbytes):
+            self._group.send([x], to, 0).wait()
+
+    def receive(self, x: Tensor, giver: int) -> None:
+        """x has what one other rank sends, of its shape and dtype."""
+        there = x if self._watchdog is not None else torch.empty_like(x, device="cpu")
+        with self._awaited():
+            self._group.recv([there], giver, 0).wait()
+        if there is not x:
+            x.copy_(there)
+
     @contextmanager
     def _call(self, sent: int) -> Iterator[None]:
-        self.board.waits(self.rank, time.monotonic())
-        with self.spans.call(sent):
+        with self._awaited(), self.spans.call(sent):
             yield
+
+    @contextmanager
+    def _awaited(self) -> Iterator[None]:
+        self.board.waits(self.rank, time.monotonic())
+        yield
         if self._watchdog is None:
             self.board.waits(self.rank, 0)
         elif not (self.within or torch.cuda.is_current_stream_capturing()):
@@ -129,6 +154,19 @@ class Collective(Group):
     def _expect(self, event: Event) -> None:
         if self._watchdog is not None:
             self._watchdog.expect(event)
+
+
+def _in_turn(options: Any) -> Any:
+    """Of a call over NCCL: a kernel on the stream that computes, with no other stream to wait for; as torch's own calls
+    that are not asynchronous."""
+    options.asyncOp = False
+    return options
+
+
+def _done(work: Any) -> None:
+    """Where a call came back before it was done, or its kernel ran beside the stream that computes."""
+    if work is not None:
+        work.wait()
 
 
 def _filled(x: Tensor, columns: int, rows: int = 0) -> Tensor:

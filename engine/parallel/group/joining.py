@@ -46,6 +46,15 @@ def chosen(parallel: Parallel, dtype: torch.dtype, device: torch.device, gpu_pat
     return asked
 
 
+def chosen_for_stages(parallel: Parallel, device: torch.device, gpu_path: bool) -> str:
+    """Likewise for stages, which on a CPU hand on in memory that they share."""
+    if gpu_path or parallel.backend == "nccl":
+        return chosen(parallel, torch.float32, device, gpu_path)
+    if parallel.backend == "gloo":
+        raise InvalidInput("parallel_backend='gloo': stages on a CPU hand on in memory that they share; use auto")
+    return "shared" if native().library is not None else "polled"
+
+
 def why_no_nccl() -> str:
     """What is to be mended before ranks can meet over NCCL; "" where nothing is."""
     if not (dist.is_available() and dist.is_nccl_available()):

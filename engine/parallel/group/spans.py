@@ -58,6 +58,8 @@ class Step:
     begun: Event
     ended: Event
     calls: Calls
+    anchor: tuple[Event, int] | None = None
+    micro: list[tuple[Event, Event]] = field(default_factory=list)
 
 
 class Spans:
@@ -89,7 +91,7 @@ class Spans:
 
     def end(self) -> Event:
         """The step's end: a place behind its last call."""
-        step = Step(self._number, self._begun, self._event(), self._calls)
+        step = self._step()
         step.ended.record()
         with self._lock:
             self._untold.append(step)
@@ -98,6 +100,9 @@ class Spans:
         elif isinstance(step.ended, HostEvent):
             self.settle(step.number)
         return step.ended
+
+    def _step(self) -> Step:
+        return Step(self._number, self._begun, self._event(), self._calls)
 
     def take(self) -> Calls:
         """The calls since the step's begin, or since they were taken the last time."""
@@ -131,6 +136,57 @@ class Spans:
             if step not in self._untold:
                 return
             self._untold.remove(step)
-            each = [begun.elapsed_time(ended) for begun, ended in step.calls.events]
-            whole = step.begun.elapsed_time(step.ended)
+            self._report(step)
+
+    def _report(self, step: Step) -> None:
+        each = [begun.elapsed_time(ended) for begun, ended in step.calls.events]
+        whole = step.begun.elapsed_time(step.ended)
         self._board.tell(self._rank, step.number, [1e-3 * ms for ms in each], 1e-3 * whole, step.calls.sent)
+
+
+class MicroSpans(Spans):
+    """Of a stage: when it computed each micro-batch, `computing` by `computing`, beside what its calls took; by the
+    host's clock, which all ranks have. A device's clock is held against it whenever a step finds the device idle: then
+    it comes to the step as soon as that begins."""
+
+    def __init__(self, board: Board, rank: int, event: Callable[[], Event], later: bool = False) -> None:
+        super().__init__(board, rank, event, later)
+        self._anchor: tuple[Event, int] | None = None
+        self._micro: list[tuple[Event, Event]] = []
+        self._last: Event | None = None
+
+    def begin(self, step: int) -> None:
+        idle = self._anchor is None or self._last is None or self._last.query()
+        now = time.monotonic_ns()
+        super().begin(step)
+        self._micro = []
+        if idle:
+            self._anchor = self._begun, now
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        begun, ended = self._event(), self._event()
+        begun.record()
+        yield
+        ended.record()
+        self._micro.append((begun, ended))
+
+    def end(self) -> Event:
+        self._last = super().end()
+        return self._last
+
+    def _step(self) -> Step:
+        made = super()._step()
+        made.anchor, made.micro = self._anchor, self._micro
+        return made
+
+    def _report(self, step: Step) -> None:
+        assert step.anchor is not None
+        anchor, at = step.anchor
+
+        def when(event: Event) -> int:
+            return at + round(1e6 * anchor.elapsed_time(event))
+
+        spans = [(when(begun), when(ended)) for begun, ended in step.micro]
+        sending = round(1e6 * sum(begun.elapsed_time(ended) for begun, ended in step.calls.events))
+        self._board.tell_stage(self._rank, step.number, spans, sending, when(step.ended), step.calls.sent)

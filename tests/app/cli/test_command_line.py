@@ -128,7 +128,19 @@ def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
     ("arguments", "words"),
     [
         (["foo"], "batchscope: there is no command 'foo'; commands are run, serve, key, fleet, "),
-        (["run", "--bogus"], "batchscope: unrecognized arguments: --bogus; see batchscope --help"),
+        (["foo", "--n", "2"], "batchscope: there is no command 'foo'; commands are run, serve, key, fleet, "),
+        (["rnu"], "batchscope: there is no command 'rnu'; did you mean run? See batchscope --help"),
+        (["--modell", "demo"], "batchscope: batchscope has no option --modell; did you mean --model or --mode? See"),
+        (
+            ["--model", "demo", "--max-runing=3"],
+            "batchscope: batchscope has no option --max-runing; did you mean --max-",
+        ),
+        (["run", "--bogus"], "batchscope: run has no option --bogus; see batchscope run --help"),
+        (["run", "--workloda=burst"], "batchscope: run has no option --workloda; did you mean --workload? See batch"),
+        (
+            ["run", "Tell me a story"],
+            "batchscope: run does not take 'Tell me a story'; what it takes is given by its op",
+        ),
         (["replay"], "batchscope: the following arguments are required: RUN; see batchscope replay --help"),
     ],
 )
@@ -155,6 +167,22 @@ def test_a_prompt_file_that_is_not_utf8_is_named_with_line_and_byte(
 @pytest.mark.parametrize(("text", "size"), [("512M", 512 << 20), ("4G", 4 << 30), ("1.5k", 1536), ("7", 7)])
 def test_sizes_are_read_with_their_unit(text: str, size: int) -> None:
     assert parser().parse_args(["run", "--kv-memory", text]).kv_memory == size
+
+
+def test_help_begins_with_the_commands_and_tells_each_option_with_its_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = {}
+    for arguments in ([], ["run"], ["serve"], ["compare"]):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--help"])
+        told[" ".join(arguments)] = capsys.readouterr().out
+    assert told[""].index("\ncommands:\n    run ") < told[""].index("\nthe model, and where it computes:\n")
+    assert all(text.splitlines()[0].count("--") == 0 for text in told.values()), "a usage that lists options"
+    assert told["compare"].startswith("usage: batchscope compare [options] [LANE ...]\n")
+    for command in ("run", "serve"):
+        assert "--max-running N       requests that run at once (default: 64)\n" in told[command]
+        assert "\n  Paged modes are continuous and chunked.\n" in told[command]
 
 
 def test_doctor_says_what_is_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,20 @@ def test_the_same_as_json_is_what_the_engine_says(capsys: pytest.CaptureFixture[
         assert row["simple_kv_token"] == 2 * row["kv_token"]  # 8 heads on 4
 
 
+def test_a_device_that_is_not_here_is_told_of_as_published(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "demo", "--on", "4090", "--length", "512"]) == 0
+    text = capsys.readouterr().out
+    assert "RTX 4090, as its maker publishes it: 24 GB at 1,008 GB/s, 165.2 TFLOP/s in bfloat16" in text
+    assert max(map(len, text.splitlines())) < 160
+    assert main(["fit", "demo", "--on", "4090", "--length", "512", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["on"]["name"] == "RTX 4090"
+    row = told["fits"][0]
+    assert row["most_tokens_alone"] == pytest.approx(1.008e12 / (row["weights"] + 512 * row["kv_token"]))
+    assert row["most_tokens_alone"] < row["most_tokens_together"] < 64 * row["most_tokens_alone"]
+    assert f"≤ {row['most_tokens_alone']:,.0f}" in text
+
+
 def test_a_model_that_is_not_served_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "model"
     shutil.copytree(resources.path("models/stories-5m"), folder)
@@ -64,6 +78,8 @@ def test_a_model_that_is_not_served_says_why(tmp_path: Path, capsys: pytest.Capt
         (["fit", "/no/such/folder"], "/no/such/folder: check the path"),
         (["fit", "nonsense"], "no model 'nonsense'"),
         (["fit", "--device", "toaster"], "device='toaster'"),
+        (["fit", "--on", "abacus"], "'abacus' is no device whose figures are known here; choose among RTX 3090"),
+        (["fit", "--on", "H100", "--device", "cpu"], "--on H100: another device than --device cpu"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -273,7 +273,7 @@ def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
     assert again.choice.limits == Limits(ttft=0.25)
     assert again.choice.limits.slo.ttft == 0.25
     assert again.rules.form["kv_tokens"].get() == 4096
-    assert rules_words(again.choice, 8192) == "3 repeats · KV 4,096 tokens · SLO"
+    assert rules_words(again.choice, 8192) == "12 prompts · 3 repeats · KV 4,096 tokens · SLO"
 
 
 @pytest.mark.parametrize("kept", ["", "{}", "[1]", "nonsense", '{"workload": "x", "lanes": [{"lane": "?"}]}'])

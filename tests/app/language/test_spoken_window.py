@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 ROOMS = "chat compare desktop inside models play playback quality runs sampling stage window".split()
 WORD = re.compile(r"[A-Za-z]{2,}")
 NAMES = re.compile(
-    r"\b(Batchscope|CPU|GPU|KV|TTFT|ITL|TPOT|HF_HUB_OFFLINE|d_model|LlamaForCausalLM|apache|demo( stories)?"  # names
-    r"|Ctrl|Shift|Alt|Esc|Del|Return|Enter|Space|Left|Right|Up|Down|Home|Drag|F\d+"  # keys
+    r"\b(Batchscope|CPU|GPU|RTX|KV|TTFT|ITL|TPOT|HF_HUB_OFFLINE|d_model|LlamaForCausalLM|apache"  # names
+    r"|demo( stories)?|Ctrl|Shift|Alt|Esc|Del|Return|Enter|Space|Left|Right|Up|Down|Home|Drag|F\d+"  # keys
     r"|[GMK]B|ms|GFLOP|PNG|SVG|CSV|JSON|Markdown"  # units, and kinds of files
     r"|float32|bfloat16|float16|int8|fp8|nf4|AWQ|torchao|double|no outliers"  # precisions
     r"|recompute|sequential|static|dynamic|continuous-padded|[Cc]ontinuous|chunked"  # modes
@@ -31,7 +31,6 @@ NOT_OURS = {
     "settings_folder|(server|lane)_url": "paths and addresses",
     "model_source|models_(title|place|copy)": "models",
     r"chat_example_\d": "prompts for the demo model, which speaks English",
-    "race_workload|compare_about": "the engine's workloads, and what they ask",
     "race_order|race_order_note|quality_text": "the engine's words",
     r"(model|lane)_quantization|fit_(load_)?(none|int8|nf4|awq|torchao)\S*": "the engine's schemes",
     "output_(regex|schema|schemas)": "expressions",

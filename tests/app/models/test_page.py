@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 import resources
 from app import storage
 from app.bench.synthetic import synthetic_trace
-from app.models.fit.breakdown import holds_words, reason, rule_words
+from app.models.fit.breakdown import ELSEWHERE, holds_words, reason, rule_words
 from app.models.fit.row import place_columns
 from app.models.items import Item, Mark, Section, age_words, big_words, matches
 from app.models.page import ModelsPage
@@ -267,6 +267,18 @@ def test_what_ships_is_listed_and_its_facts_and_fit_are_told_without_a_network(
     assert QGuiApplication.clipboard().text().startswith("quantization,dtype,weights,")
     page.fit.export_menu.copy("JSON")
     assert json.loads(QGuiApplication.clipboard().text())["rows"][0]["quantization"] == "none"
+    assert none.button.isEnabled()
+    page.fit.device.set_value(f"{ELSEWHERE}H100")
+    qtbot.waitUntil(lambda: "H100, as published: 79.4 GB of 80 GB free, read at 3,350 GB/s" in page.fit.room.text())
+    assert "for 64 at once: a step reads all weights once" in page.fit.bound.text()
+    assert not none.button.isEnabled(), "it is not here"
+    assert none.button.toolTip() == "H100 is not here. To load the model, choose a device of this machine."
+    assert (page.fit.best, page.fit.chosen) == ("", ("bfloat16", "auto"))
+    page.fit.export_menu.copy("JSON")
+    assert json.loads(QGuiApplication.clipboard().text())["device"] == "H100"
+    page.fit.device.set_value("cpu")
+    qtbot.waitUntil(none.button.isEnabled)
+    assert page.fit.bound.text() == ""
 
 
 def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:

@@ -221,6 +221,9 @@ def test_the_editor_grows_with_its_lines_up_to_a_limit(qtbot: QtBot, composer: C
         qtbot.wait(1)
         heights.append(composer.prompt.height())
     assert heights[0] < heights[1] < heights[2] == heights[3]
+    first = composer.prompt.firstVisibleBlock()
+    lines = 8 * composer.prompt.blockBoundingRect(first).height()
+    assert composer.prompt.viewport().height() >= lines, "the last line in sight is whole"
 
 
 def test_the_prompt_that_is_to_be_compressed_is_the_first_that_would_be_sent(qtbot: QtBot, composer: Composer) -> None:

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from app.runs.entry import Entry, detail_words, factor_words, factors, matches, over_limit, parsed_tags, when_words
+from app.runs.entry import (
+    MOST_RECORDED,
+    Entry,
+    detail_words,
+    factor_words,
+    factors,
+    matches,
+    over_limit,
+    parsed_tags,
+    when_words,
+)
 from engine.library import LaneFacts, Making, RunFacts
 
 MAKING = Making("a", "demo", "none", "here")
@@ -28,7 +38,13 @@ def test_below_the_title_stands_how_it_was_made_or_why_nobody_knows() -> None:
     assert detail_words(entry()) == "demo stories  ·  static · 8"
     unread = entry(facts=None)
     assert detail_words(unread) == "not read yet"
-    assert detail_words(replace(unread, recording=True)) == "still recorded"
+    recorded = replace(unread, recording=True)
+    assert detail_words(recorded) == "still recorded; its figures come when nothing runs"
+    assert recorded.unread
+    long = replace(recorded, size=MOST_RECORDED + 1)
+    assert detail_words(long) == "still recorded; its figures come when it is done"
+    assert not long.unread, "or each look at the list would read all of it"
+    assert detail_words(entry(recording=True)) == "still recorded  ·  demo stories  ·  static · 8"
     broken = replace(unread, problem=f"{unread.path} is not a Batchscope run; choose another")
     assert detail_words(broken) == "Is not a Batchscope run; choose another"
     assert not broken.unread

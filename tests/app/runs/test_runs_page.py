@@ -24,7 +24,8 @@ from app.runs.rows import COLUMNS, RUN
 from app.runs.tag_sheet import TagSheet
 from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, RUNS, MainWindow
-from engine import Trace, save_trace
+from engine import Trace, measure, save_trace
+from engine.trace import TraceWriter
 
 WAIT = 60_000  # the child that reads is of low priority
 MODES = ("static", "continuous", "chunked")
@@ -275,18 +276,35 @@ def test_a_run_is_exported_from_the_list(qtbot: QtBot, page: RunsPage, window: M
     qtbot.waitUntil(lambda: "was written" in window.banner.title.text(), timeout=WAIT)
 
 
-def test_what_is_still_recorded_is_left_alone(
-    qtbot: QtBot, page: RunsPage, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+def test_what_is_still_recorded_has_its_figures_so_far_and_is_left_alone(
+    qtbot: QtBot, page: RunsPage, window: MainWindow, traces: dict[str, Trace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = path_of(page, "static")
+    made, half = traces["static"].records, len(traces["static"].records) // 2
+    trace, path = Trace(made[:half]), storage.runs() / "2026-11-20 11.00.00 now.bsrun"
+    writer = TraceWriter(trace, path, interval=0.01)
     monkeypatch.setattr(type(window.session), "run_file", property(lambda session: path))
+
+    def told() -> int:
+        qtbot.waitUntil(lambda: writer._written == len(trace.records), timeout=WAIT)
+        page.library.refresh()
+        qtbot.waitUntil(lambda: path in page.library.entries and read(page), timeout=WAIT)
+        entry = page.library.entries[path]
+        assert entry.recording
+        assert detail_words(entry).startswith("still recorded  ·  ")
+        return entry.best.output_tokens if entry.best is not None else 0
+
+    so_far = told()
+    assert 0 < so_far < measure(traces["static"]).output_tokens
+    trace.extend(made[half:])
     page.library.refresh()
-    qtbot.waitUntil(lambda: page.library.entries[path].recording, timeout=WAIT)
-    pick(page, "static")
+    qtbot.waitUntil(lambda: page.library.entries[path].facts is None, timeout=WAIT)
+    assert told() == measure(traces["static"]).output_tokens, "it is read again at the next look"
+    pick(page, "now")
     assert not page.delete_action.isEnabled()
     page.changes.delete(page.chosen)
     assert path.exists()
     assert "begin a new session first" in page.notice.text.text()
+    writer.close()
 
 
 def test_an_empty_folder_says_how_runs_come(qtbot: QtBot, window: MainWindow) -> None:

@@ -1,11 +1,14 @@
 """A trace in a notebook."""
 
 import importlib
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import InvalidInput, Trace, measure
+from engine import InvalidInput, Trace, measure, save_trace
 from tests.engine.export.conftest import Runs
 from tests.engine.export.pages import Page
 
@@ -21,6 +24,14 @@ def test_a_notebook_shows_the_run_its_measures_and_its_timeline(runs: Runs) -> N
     assert len(ids) == len(set(ids)), "two runs in one notebook keep their patterns apart"
     assert "without a record" in Trace()._repr_html_()
     Page(Trace(runs.busy.records[:1])._repr_html_())
+
+
+def test_a_notebook_needs_no_other_import_than_the_one_that_opens_the_run(runs: Runs, tmp_path: Path) -> None:
+    save_trace(runs.busy, path := tmp_path / "RUN.bsrun")
+    opened = f"from engine import load_trace; trace = load_trace(Path({str(path)!r}))"
+    script = f"from pathlib import Path; {opened}; print(trace._repr_html_().count('<svg'))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (told.stdout, told.stderr) == ("1\n", "")
 
 
 def test_a_trace_is_tables_of_pandas(runs: Runs) -> None:

@@ -14,9 +14,9 @@ import pytest
 from engine import Trace, load_workload, measure
 from engine.compare import LaneRun, RaceResult, compare_race, parse_lanes
 from engine.export import Source, export
-from engine.export.again import commands
 from engine.export.report import report
 from engine.export.report.series import RunSeries, Shade
+from engine.export.reproduction import commands
 from engine.jobs import LoadCancelled
 from engine.trace import MEASURES, Kind, Submitted
 from tests.engine.export.conftest import Runs

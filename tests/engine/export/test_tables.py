@@ -84,7 +84,7 @@ def test_without_pyarrow_parquet_says_what_to_install(
         return whole(name, *given, **also)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InvalidInput, match=r"a\.parquet asks for Parquet.*pip install 'batchscope\[export\]'"):
+    with pytest.raises(InvalidInput, match=r"Parquet is written by pyarrow.*pip install 'batchscope\[export\]'"):
         export(source(runs.busy), tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == [], "nothing half is left"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.codes import allocate, apart
+from engine.kernels.kv_codes import allocate, apart
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.quantized_kv import CODES, dequantize, quantize
 from engine.kernels.rms_norm import Rounding

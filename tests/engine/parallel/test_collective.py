@@ -9,17 +9,20 @@ from typing import TypeVar
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine import InvalidInput, Parallel
 from engine.core.setup.kv_budget import least_room
 from engine.memory.rules import pool_share
 from engine.models.device import device_of_each
 from engine.parallel.board import Board
+from engine.parallel.device_pipeline import DevicePipeline
 from engine.parallel.group import Collective, chosen
 from engine.parallel.group.joining import why_no_nccl
-from engine.parallel.group.spans import HostEvent, Spans
+from engine.parallel.group.spans import HostEvent, MicroSpans, Spans
 from engine.parallel.group.watchdog import Watchdog
 from engine.parallel.split import shares
+from engine.parallel.stages import Anatomy, Stage
 from engine.runner.cuda_graphs import together
 
 RANKS, CPU, CUDA = 3, torch.device("cpu"), torch.device("cuda")
@@ -139,6 +142,80 @@ def test_a_step_is_told_once_the_device_is_past_it_unless_a_replay_wrote_over_it
     assert told.sent == [100]
     assert board.times(1) is None
     spans.close()
+    board.close()
+
+
+def test_a_stages_device_is_held_against_the_hosts_clock_whenever_it_is_idle() -> None:
+    board, made, ahead = Board(1), list[Reached](), 0
+
+    class Ahead(Reached):
+        def record(self) -> None:
+            super().record()
+            self.at += ahead
+
+    def event() -> Ahead:
+        made.append(Ahead())
+        return made[-1]
+
+    def told(step: int) -> tuple[float, float]:
+        """How long the step computed, and how far what is told of its begin is from when that was, in seconds."""
+        until = time.monotonic() + 10
+        while (found := board.stage_times(step)) is None:
+            assert time.monotonic() < until
+        assert found.sent == [7]
+        return found.computing[0], found.micro_begun[0] - begun[step]
+
+    spans, begun = MicroSpans(board, 0, event, later=True), {}
+    for step, skew in ((1, 5), (2, 8), (3, 8)):  # the second finds it busy, and goes by what the first one found
+        ahead = skew * 10**9
+        board.begin(0, step)
+        spans.begin(step)
+        begun[step] = time.monotonic()
+        with spans.computing():
+            time.sleep(0.002)
+        with spans.call(7):
+            pass
+        spans.end()
+        if step > 1:
+            for each in made:
+                each.there.set()
+            assert told(step)[0] >= 0.002
+    assert told(1)[1] == pytest.approx(0, abs=0.1)
+    assert told(2)[1] == pytest.approx(3, abs=0.1)
+    assert told(3)[1] == pytest.approx(0, abs=0.1)
+    spans.close()
+    board.close()
+
+
+def test_stages_hand_on_around_and_tell_when_they_computed(tmp_path: Path) -> None:
+    board, anatomy = Board(RANKS), Anatomy("layers", RANKS, "embedding", "head", False)
+
+    def rank(number: int) -> Tensor:
+        stage = Stage(number, RANKS, number, number + 1, anatomy, False)
+        pipeline = DevicePipeline(Parallel(pipeline=RANKS), board, stage, "gloo", CPU, tmp_path / "meet")
+        pipeline.begin(1)
+        x = torch.zeros(2, 5, dtype=torch.bfloat16)
+        for i in range(2):
+            if number:
+                pipeline.receive(x)
+            with pipeline.computing():
+                x += 10**number
+            if number < RANKS - 1 or i:
+                pipeline.send(x)
+        if not number:
+            pipeline.receive(x)
+        pipeline.end()
+        return x
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        first, *_ = pool.map(rank, range(RANKS))
+    assert first.tolist() == [[112.0] * 5] * 2
+    told = board.stage_times(1)
+    assert told is not None
+    assert told.sent == [40, 40, 20]
+    spans = told.micro_begun, told.micro_ended
+    begun, ended = (torch.tensor(each, dtype=torch.float64).view(RANKS, 2) for each in spans)
+    assert (begun[1:] >= ended[:-1]).all()
     board.close()
 
 

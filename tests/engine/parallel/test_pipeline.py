@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
+from engine.parallel.board import Board
 from engine.parallel.stages import Anatomy, micro_batches, split, stage_of
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind, Step, load_trace, save_trace
@@ -129,12 +131,14 @@ def test_what_cannot_be_in_stages_is_refused_by_name(both: Both, tiny_folder: Ca
         Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(pipeline=2)), threads=1)
     for wrong, words in [
         ({"tensor": 2, "pipeline": 2}, "by its heads or by its layers, not by both"),
-        ({"backend": "gloo", "pipeline": 2}, "use auto"),
         ({"micro_batches": 4}, "give pipeline_parallel too"),
         ({"pipeline": 65}, "65"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             Parallel(**wrong)  # type: ignore[arg-type]
+    for backend in ("gloo", "nccl"):
+        with pytest.raises(InvalidInput, match=f"parallel_backend='{backend}': .*; use auto"):
+            Engine(spec(tiny_folder("llama"), 2, backend=backend), threads=1)
     with pytest.raises(InvalidInput, match="ranks"):
         both.two.begin(EngineConfig("static"))
     both.two.begin(PLAIN)
@@ -154,6 +158,23 @@ def test_a_stage_that_dies_or_hangs_ends_the_engine_by_its_name(
         how = "was killed by SIGKILL" if signalled == signal.SIGKILL else "did not come within 0.5 s"
         assert f"rank 1 (process {pid}) {how}" in said
     assert not psutil.pid_exists(pid)
+
+
+def test_the_stage_that_hangs_is_told_from_those_that_wait_for_it() -> None:
+    board, now = Board(3), time.monotonic()
+    try:
+        for rank, since in enumerate((now - 3, now - 3.5, 0)):  # rank 0 for logits, rank 1 for the next step
+            board.begin(rank, 5)
+            board.waits(rank, since)
+        assert board.late() == [2], "it computes for ever"
+        board.waits(2, now - 9)
+        assert not board.late()
+        assert board.stuck(2.5) == [2], "what it waits for has come"
+        assert board.stuck(5) == [], "rank 0 failed for another reason"
+        board.waits(0, 0)
+        assert board.stuck(2.5) == [], "rank 0 itself does not wait"
+    finally:
+        board.close()
 
 
 def test_stages_are_even_in_bytes_with_embedding_and_head() -> None:

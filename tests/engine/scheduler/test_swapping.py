@@ -77,7 +77,7 @@ def play(shape: Shape, seed: int, operations: int, faults: bool = False) -> Simu
                 tokens = pick.randint(rows, config.token_budget)
                 simulation.scheduler.steer(LiveBudget(tokens, rows, pick.uniform(0.05, 1)))
             case 4 if not ledger.in_flight and ledger.running:
-                ledger.preempt(ledger.running[-1])
+                ledger.preempt(ledger.victim)
             case _:
                 fault = pick.randrange(60) if faults else -1
                 simulation.step(fault == 0, fault == 1, fault == 2)
@@ -211,7 +211,7 @@ def test_what_others_owned_and_is_gone_is_computed_again_before_what_comes_back(
     request = simulation.add([1] * 33, 12, ignore_eos=True, n=2)
     for _ in range(6):
         simulation.step()
-    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.running[-1])
+    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.victim)
     first, second = request.branches
     assert second.swapped is not None
     assert second.swapped.place == 8
@@ -270,7 +270,7 @@ def test_what_is_still_cached_does_not_come_back_from_host_memory() -> None:
     simulation.add([2] * 6, 30, ignore_eos=True)
     for _ in range(12):
         simulation.step()
-    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.running[-1])
+    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.victim)
     simulation.finish()
     check_said(simulation)
     counts = events(simulation)
@@ -289,7 +289,7 @@ def test_what_a_lost_step_should_have_brought_back_is_read_by_nobody() -> None:
         simulation.step()
     while simulation.in_flight:
         simulation._commit(*simulation.in_flight.popleft())
-    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.running[-1])
+    simulation.scheduler.ledger.preempt(simulation.scheduler.ledger.victim)
     for block in [b for b in range(simulation.pool.total) if simulation.pool.is_cached(b)]:
         simulation.scheduler.ledger.withdraw([block])
     assert simulation.step()

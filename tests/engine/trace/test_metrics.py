@@ -8,7 +8,7 @@ import pytest
 
 from engine.compare.comparison import table
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.trace.measures import MEASURES, formulas, ratio_text
+from engine.trace.metric_formulas import MEASURES, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
 from engine.trace.records import Ended, FinishReason
 from engine.trace.requests import State

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
@@ -10,7 +10,6 @@ from PySide6.QtGui import QPainter, QPen
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis, times_of
-from app.inside.timeline.folds import Folds
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.picture.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
@@ -42,8 +41,10 @@ from app.inside.timeline.picture.tracks import (
 from app.inside.timeline.ranks import KINDS, RankTimes
 from app.inside.timeline.steps import TimelineSteps
 from app.language import tr
+from app.plot.breaks import Break
+from app.plot.folds import Folds
 from app.plot.image import PixelImage, parts_of
-from app.plot.inked import say_on_plate
+from app.plot.inked import plate_of, say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
 from app.words import rank_title
@@ -161,18 +162,33 @@ class TimelinePaint:
         if band.height >= 2 * face.height:
             y = band.bottom - most / self._rim * band.height
             face.say(painter, right, y + face.cap, top, t.secondary, before=1)
+        if scale.budget and not (scale.beyond and theme.presenting()):
+            y = self._budget_y(band)
+            painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
+            painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
+            painter.setPen(Qt.PenStyle.NoPen)
+
+    def _budget_y(self, band: Band) -> float:
+        scale = self.scale
+        return float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
+
+    def budget(self, painter: QPainter, area: QRect, band: Band, breaks: Sequence[Break]) -> None:
+        """The name of the budget's line, below it: as far to the right as no break of the axis cuts it."""
+        face, scale = self.face, self.scale
         if not scale.budget or (scale.beyond and theme.presenting()):
             return
-        y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
-        painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
-        painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
-        number = f"{scale.budget:,.0f} ↑"
-        beyond = tr("budget {tokens:,} ↑", tokens=scale.budget), number
-        for words in beyond if scale.beyond else (tr("token budget"), tr("budget")):
-            x = area.right() - face.width(words) - theme.px(2)
-            if x >= area.left():
-                say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
-                break
+        baseline = self._budget_y(band) + theme.px(1) + face.ascent
+        beyond = tr("budget {tokens:,} ↑", tokens=scale.budget), f"{scale.budget:,.0f} ↑"
+        said = beyond if scale.beyond else (tr("token budget"), tr("budget"))
+        free = [area.right() - theme.px(2), *(each.left - theme.px(5) for each in reversed(breaks))]
+        for words, right in product(said, free):
+            plate = plate_of(face, right - face.width(words), baseline, words)
+            met = any(each.left < plate.right() and plate.left() < each.right for each in breaks)
+            if plate.left() >= area.left() and not met:
+                say_on_plate(painter, face, right - face.width(words), baseline, words)
+                return
+        if area.width() >= face.width(said[-1]):
+            say_on_plate(painter, face, free[0] - face.width(said[-1]), baseline, said[-1])
 
     def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.timeline.axis import Axis, places_of, run_places, times_of
-from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.runs import SHADES, Shade, TimelineCells
+from app.plot.folds import NONE, Folds
 from engine.trace import Array
 
 MAJORITY = 0.5

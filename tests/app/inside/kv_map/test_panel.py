@@ -15,6 +15,7 @@ from app.bench.synthetic import header, synthetic_trace
 from app.inside.kv_map import flashes
 from app.inside.kv_map.contiguous import strips_of
 from app.inside.kv_map.history import KvHistory
+from app.inside.kv_map.legend import KvLegend
 from app.inside.kv_map.panel import KvMap, KvPicture
 from app.inside.kv_map.pixels import grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
@@ -543,3 +544,18 @@ def test_what_stands_below_the_map_is_whole_where_a_shorter_wording_has_room(qtb
             picture.resize(width, 200)  # a line
             said.add(picture.words.text())
         assert said == {HINT, *SHORT_HINTS}
+
+
+def test_the_legend_names_every_look_however_narrow(qtbot: QtBot) -> None:
+    legend = KvLegend()
+    qtbot.addWidget(legend)
+    for strips, looks in ((False, 4), (True, 3)):
+        legend.show_strips(strips)
+        said = set[int]()
+        for width in range(480, 230, -10):
+            legend.resize(width, 20)
+            signs = legend.signs()
+            said.add(len("".join(words for _, words, _ in signs)))
+            assert len(signs) == looks
+            assert signs[-1][2] + theme.px(15) + legend.face.width(signs[-1][1]) <= width
+        assert len(said) == 2, "in long words and in short"

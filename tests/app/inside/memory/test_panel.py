@@ -18,6 +18,7 @@ from app.inside.memory.panel import MemoryBill
 from app.inside.memory.series import KINDS, MemorySeries
 from app.playback.scope import Scope
 from app.plot import patterns
+from app.plot.inked import plate_of
 from app.plot.pixels import textured
 from app.session.device_memory import device_bill
 from app.ui import theme
@@ -398,6 +399,27 @@ def test_a_long_run_shows_a_minute_with_the_cursor_in_it(show, scope, story) -> 
     assert panel.span()[1] >= 300
     assert panel.span_button.text() != ""
     assert len(panel.facts().rows) == 300
+
+
+def test_no_line_runs_under_the_pools_name(traces, show, monkeypatch: pytest.MonkeyPatch) -> None:
+    area, places = show(traces["tight"]).area, set[float]()
+    for height in (60, 140, 300):
+        area.resize(420, height)
+        for pool in (0.2, 0.5, 0.9, 2.0):
+            area.top = area.series.pool * area.series.token_bytes / pool
+            for line in (0.0, 0.55, 0.95, 1.0):
+                area._means[area.compared] = np.full(len(area._edges) - 1, line * area.top)
+                named = area.pool_words()
+                if named is None:
+                    assert height == 60, "its highest tick says it"
+                    assert pool <= 1
+                    continue
+                words, x, baseline = named
+                plate = plate_of(area.tiny, x, baseline, words)
+                at = area.area().bottom() - line * area.area().height()
+                assert not plate.top() + 1 < at < plate.bottom() - 1, (height, pool, line)
+                places.add(x)
+    assert len(places) > 1
 
 
 def test_bands_are_as_high_as_they_are_told() -> None:

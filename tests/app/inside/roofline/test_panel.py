@@ -11,9 +11,11 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPolygonF
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
+from app.inside.roofline.elsewhere import BESIDE, elsewhere_words
 from app.inside.roofline.panel import COLUMNS, ROWS, Roofline
 from app.inside.roofline.parts import TITLES, part_words
 from app.inside.roofline.points import Bound, RooflinePoints
@@ -22,7 +24,9 @@ from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
 from app.ui import theme
 from app.ui.font_face import FontFace
+from app.words import duration
 from engine import Engine, EngineConfig, Trace, load_trace, load_workload, save_trace
+from engine.memory import datasheets
 from engine.trace import Header, Kind, Record, Roof, Step, count_work
 from tests.engine.trace.hand_made import CARD, header, step
 
@@ -299,11 +303,13 @@ def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
     assert not chosen
 
 
-@pytest.mark.parametrize("size", [(290, 150), (290, 180), (420, 240), (900, 600)])
+@pytest.mark.parametrize("beside", ["", "H100"])
+@pytest.mark.parametrize("size", [(290, 150), (290, 180), (420, 260), (900, 600)])
 def test_words_do_not_lie_over_each_other_however_low_it_is(
-    panel: Roofline, run: Trace, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+    panel: Roofline, run: Trace, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], beside: str
 ) -> None:
     """Whatever this machine measures: also with parts that are as fast, or far from each other."""
+    BESIDE.set(beside)
     panel.resize(*size)
     panel.scope.show(run)
     panel.scope.catch_up()
@@ -327,4 +333,35 @@ def test_words_do_not_lie_over_each_other_however_low_it_is(
         assert said
         assert over == [], shares
         named += sum(text.startswith(tuple(TITLES.values())) for text, _ in said)
-    assert (named > 25) == (size[0] > 400), "of 52; none where there is no room"
+    assert (named > (5 if beside else 25)) == (size[1] > 150), "of 52; none where there is no room"
+    assert plot._verdict(0.0) == [], "the drawing comes first: the panel's head has the verdict in short"
+    assert next(text for *_, text in plot._verdict(inf)) == headline(made)
+
+
+def test_a_device_that_is_not_here_has_its_roof_beside_this_machines(panel: Roofline, run: Trace) -> None:
+    panel.scope.show(run)
+    panel.scope.catch_up()
+    assert panel.plot.elsewhere is None
+    plain = panel.plot.grab().toImage()
+    (menu,) = [each.menu() for each in panel.menu.actions() if each.text() == "Beside another device"]
+    assert isinstance(menu, QMenu)
+    (h100,) = [each for each in menu.actions() if each.text() == "H100"]
+    h100.trigger()
+    panel.catch_up()
+    menu.aboutToShow.emit()
+    assert [each.text() for each in menu.actions() if each.isChecked()] == ["H100"]
+    points, point, place = panel.points, panel.plot.point, panel.plot.place
+    assert point is not None
+    dtype = run.header.model.dtype
+    (sheet,) = [each for each in datasheets() if each.name == "H100"]
+    least = [max(b / 3.35e12, n / sheet.operations[dtype]) for b, n in zip(points.bytes, points.operations)]
+    assert panel.facts().rows[-1][-2:] == ("H100", pytest.approx(least[place]))
+    assert points.least_until(place, sheet.bandwidth, sheet.rate(dtype)) == pytest.approx(sum(least[: place + 1]))
+    there = panel.plot.elsewhere
+    assert there is not None
+    words = elsewhere_words(points, point, place, there)
+    assert "H100, as published" in words
+    assert duration(sum(least)) in words
+    assert duration(least[place]) in words
+    assert panel.plot.grab().toImage() != plain
+    assert BESIDE.value == "H100"

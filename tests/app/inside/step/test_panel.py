@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QPainter, QPixmap
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.inside.step.block_accounts import Change, account_words, block_words, totals
+from app.inside.step.figure import StepFigure
 from app.inside.step.history import StepHistory
 from app.inside.step.marks import mark_of
 from app.inside.step.panel import BEFORE, NOTHING, StepInspector
@@ -25,6 +27,7 @@ from app.inside.step.times import step_times
 from app.plot.patterns import Mark
 from app.refusals import refusal_words
 from app.ui import theme
+from app.ui.font_face import FontFace
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import BlockEvent, Header, Kind, Refusal, Step, Submitted
 from engine.workloads import Arrival
@@ -355,6 +358,21 @@ def test_every_row_has_its_lane_or_shares_the_last(show: Show, traces) -> None:
     few = show(traces["padded"])
     go(few, 0)
     assert [lane.rows for lane in few.view.sheet._figure._lanes] == [(0,), (1,), (2,), (3,)]
+
+
+def test_the_figures_titles_are_whole_beside_each_other(show: Show, traces, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = go(show(traces["padded"]), 2)
+    figure, said = StepFigure(), list[str]()
+    monkeypatch.setattr(FontFace, "say", lambda self, painter, x, y, text, color, **places: said.append(text))
+    pixmap = QPixmap(900, 400)
+    for width in (900, 300, 198):
+        figure.lay(story, 0.0, 0.0, width, 0.0)
+        said.clear()
+        painter = QPainter(pixmap)
+        figure.draw(painter, -1)
+        painter.end()
+        assert {"Matrix products", "Attention"} <= set(said), width
+        assert not any("…" in words for words in said)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

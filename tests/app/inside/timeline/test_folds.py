@@ -4,11 +4,17 @@ import time
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter
 
+from app.inside.memory.panel import MemoryBill
 from app.inside.timeline.axis import Axis
-from app.inside.timeline.folds import WIDTH, Folds
 from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.picture import paint
+from app.plot.folds import WIDTH, Folds
+from app.plot.inked import plate_of
+from app.plot.scales import nice_end
+from app.ui.font_face import FontFace
 from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.trace import Step, Submitted
 
@@ -84,6 +90,42 @@ def test_idle_time_is_not_time_in_which_nothing_was_computed(panel: TimelinePane
     said = panel.summary.accessibleName()
     told = float(said.split(" %")[0].split()[-1])
     assert told == pytest.approx(share, abs=4), said
+
+
+@pytest.mark.parametrize("right", [0.04, 0.12, 1.0])
+def test_no_break_of_the_axis_runs_through_the_budgets_name(
+    panel: TimelinePanel, monkeypatch: pytest.MonkeyPatch, right: float
+) -> None:
+    said: list[tuple[str, QRectF]] = []
+
+    def noted(painter: QPainter, face: FontFace, x: float, baseline: float, words: str) -> None:
+        said.append((words, plate_of(face, x, baseline, words)))
+
+    monkeypatch.setattr(paint, "say_on_plate", noted)
+    view = panel.view
+    begin = float(view.folds.places[0])
+    view.set_range(0.0, begin + WIDTH + right * begin)
+    view.grab()
+    ((words, plate),) = [each for each in said if "budget" in each[0]]
+    (broken,) = view._breaks()
+    assert plate.right() <= broken.left or broken.right <= plate.left(), words
+    assert view.area().left() <= plate.left()
+
+
+def test_memory_folds_the_same_idle_time(panel: TimelinePanel, open_panel, trace: Trace) -> None:
+    bill = open_panel(MemoryBill, trace, 500, 330)
+    area, view = bill.area, panel.view
+    ((fold,), (same,)) = area.breaks(), view._breaks()
+    assert (fold.begin, fold.end) == (same.begin, same.end)
+    assert area.span[1] == pytest.approx(nice_end(float(view.extent)), rel=0.1)
+    places = area.area().left() + np.array([0.0, 0.3, 0.6, 0.9]) * area.area().width()
+    assert [area.x_at(area.time_at(x)) for x in places] == pytest.approx(places.tolist())
+    steps = [record for record in trace.records if isinstance(record, Step)]
+    for step in steps[2], steps[-2]:
+        column = int(np.searchsorted(area._edges, area.value_of((step.started + step.ended) / 2))) - 1
+        assert area._means["used"][column] > 0, "both sends are where the axis has them"
+    idle = (area._edges[:-1] > fold.begin) & (area._edges[1:] < fold.begin + WIDTH)
+    assert not area._means["used"][idle].any()
 
 
 def test_lanes_on_one_clock_and_the_axis_of_steps_fold_nothing(panel: TimelinePanel, trace: Trace) -> None:

@@ -602,7 +602,9 @@ def test_the_words_tell_the_step_at_the_cursor_and_idle_time(runs: dict[str, Tra
     panel.scope.catch_up()
     decode, prefill = (int((record.kind == kind).sum()) for kind in (Kind.DECODE, Kind.PREFILL))
     computed = int(record.count[record.kind == Kind.PREFILL].sum())
-    words = panel.view._words_at_foot
+    words, *shorter = panel.view._words_at_foot
+    assert shorter == sorted(shorter, key=len, reverse=True), "where it is narrow, phases go and not letters"
+    assert all(words.startswith(each.removesuffix(" …")) for each in shorter)
     assert words.startswith(f"step {record.step:,} · {decode} decode + {prefill} prefill of {computed}")
     assert f"forward {1e3 * record.seconds['forward']:.1f}" in words
     assert "% of the time nothing was computed" in panel.summary.accessibleName()

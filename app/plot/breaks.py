@@ -1,12 +1,12 @@
-"""The breaks in a timeline's axis where idle time is folded: two jagged lines, and how long it was."""
+"""The breaks in an axis of seconds where idle time is folded: two jagged lines, and how long it was."""
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPointF, QRect, QRectF
+from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPolygonF
 
-from app.inside.timeline.folds import WIDTH, Folds
 from app.language import tr
+from app.plot.folds import WIDTH, Folds
 from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import FontFace
@@ -38,7 +38,7 @@ class Break:
         return f"{self.words}, {self.begin:,.2f}–{self.end:,.2f} s\n{nothing}"
 
 
-def breaks_in(folds: Folds, begin: float, end: float, area: QRect) -> list[Break]:
+def breaks_in(folds: Folds, begin: float, end: float, area: QRectF) -> list[Break]:
     """The folds in this part of the axis, which takes the width of `area`."""
     scale, least, places = area.width() / (end - begin), theme.px(LEAST), folds.places
     found = []
@@ -49,21 +49,21 @@ def breaks_in(folds: Folds, begin: float, end: float, area: QRect) -> list[Break
     return found
 
 
-def draw_breaks(painter: QPainter, breaks: list[Break], area: QRect, bottom: int) -> None:
-    """Each from the top of the panel to `bottom`."""
+def draw_breaks(painter: QPainter, breaks: list[Break], area: QRectF, bottom: int, top: int = 0) -> None:
+    """Each from `top` to `bottom`."""
     t, tooth = theme.current(), theme.px(TOOTH)
     for each in breaks:
-        left, right = max(each.left, area.left()), min(each.right, area.right() + 1.0)
-        painter.fillRect(QRectF(left, 0, max(0.0, right - left), bottom), t.panel)
+        left, right = max(each.left, area.left()), min(each.right, area.right())
+        painter.fillRect(QRectF(left, top, max(0.0, right - left), bottom - top), t.panel)
         for x in (each.left, each.right):
-            if area.left() <= x <= area.right() + 1:
-                heights = range(0, bottom + tooth, tooth)
+            if area.left() <= x <= area.right():
+                heights = range(top, bottom + tooth, tooth)
                 teeth = [QPointF(x + (-1) ** i * tooth / 4, min(y, bottom)) for i, y in enumerate(heights)]
                 with inked(painter, line=t.secondary, smooth=True):
                     painter.drawPolyline(QPolygonF(teeth))
 
 
-def with_breaks(ticks: list[Tick], breaks: list[Break], area: QRect, face: FontFace, apart: float) -> list[Tick]:
+def with_breaks(ticks: list[Tick], breaks: list[Break], area: QRectF, face: FontFace, apart: float) -> list[Tick]:
     """The axis' words and those of the breaks, from left to right: the longest breaks first, then what has room."""
     longest = sorted(breaks, key=lambda each: each.begin - each.end)
     named = [(min(max((b.left + b.right) / 2, area.left()), area.right()), b.words) for b in longest]

@@ -15,7 +15,7 @@ from app.cli.lane_commands import Asked
 from engine import Race, Trace
 from engine.compare import LocalHost, RaceResult, save_race
 from engine.export import Source, commands, export
-from engine.export.again import AUTHOR, RELEASED
+from engine.export.reproduction import AUTHOR, RELEASED
 
 RACES = (
     "--workload mixed-lengths --count 6 --seed 5 --temperature 0.9 --max-tokens 16 "

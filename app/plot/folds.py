@@ -1,11 +1,12 @@
-"""Idle time on the axis of seconds: where no request waits or runs for long, the axis is folded. No Qt in here."""
+"""Idle time on an axis of seconds: where no request waits or runs for long, the axis is folded. No Qt in here."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.trace import Array
+from app.plot.scales import time_ticks
+from engine.trace import Array, Presence
 
 LEAST = 1.0  # seconds: shorter idle time is drawn as long as it was
 WIDTH = 0.05  # seconds of the axis that a fold takes
@@ -63,12 +64,24 @@ class Folds:
         places = self.places
         return np.flatnonzero((places + WIDTH > begin) & (places < end))
 
+    def ticks(self, begin: float, end: float, count: float) -> list[tuple[float, str]]:
+        """At most about `count` round seconds in this part of the axis: where each is on the axis, and its words."""
+        parts = self.parts(begin, end)
+        found = [(low, high, time_ticks(low, low + (end - begin), count)) for low, high in parts]
+        return [(float(self.values(at)), words) for _, high, ticks in found for at, words in ticks if at <= high]
+
     def parts(self, begin: float, end: float) -> list[tuple[float, float]]:
         """The seconds of this part of the axis between the folds."""
         seen = self.in_sight(begin, end)
         first, last = (float(time) for time in self.times((begin, end)))
         edges = [first, *np.stack((self.begins[seen], self.ends[seen]), axis=1).ravel().tolist(), last]
         return [(low, high) for low, high in zip(edges[::2], edges[1::2]) if high > low]
+
+
+def idle_folds(presence: Presence, origin: float) -> Folds:
+    """Where a run idles long enough, in seconds since `origin`."""
+    begins, ends = presence.gaps(LEAST)
+    return Folds(begins - origin, ends - origin)
 
 
 NONE = Folds()
