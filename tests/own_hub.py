@@ -15,6 +15,7 @@ _folder = Path(tempfile.mkdtemp(prefix="batchscope-hub-"))
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 _kept = socket.socket()  # bound and not listening: the port stays ours, and refuses where no hub serves
 _kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+atexit.register(_kept.close)
 _kept.bind(("127.0.0.1", 0))
 atexit.register(_kept.close)
 PORT: int = _kept.getsockname()[1]

@@ -46,11 +46,12 @@ class Host:
         for task in (self._listen, self._pulse):  # before the load, so that a parent that goes away is noticed
             threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
         try:
-            from engine.core.engine import Engine
+            from engine.core import import_engine
 
+            engine = import_engine()
             log.info("loading %s as %s on %s", spec.source, spec.quantization, spec.device)
             say = partial(self._send, "progress")
-            self._engine = Engine(spec, config, progress=say, threads=threads, most_threads=most)
+            self._engine = engine(spec, config, progress=say, threads=threads, most_threads=most)
         except (InvalidInput, LoadCancelled) as error:
             self._send("failed", error)
             return

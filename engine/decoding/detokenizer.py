@@ -1,7 +1,6 @@
 """Token ids to text, one token at a time: the parts joined equal a one-shot decode, for any script."""
 
 import codecs
-import json
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -115,8 +114,9 @@ class DetokenizerFactory:
         self._pieces: dict[int, str] = {}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None:
-            decoder = json.loads(backend.to_str()).get("decoder") or {}
-            if decoder.get("type") == "ByteLevel":
+            from tokenizers.decoders import ByteLevel
+
+            if isinstance(backend.decoder, ByteLevel):
                 self._vocabulary = ByteLevelVocabulary(tokenizer)
 
     def __call__(self) -> Detokenizer:

@@ -25,7 +25,15 @@ SMALL = EngineConfig(max_running=16, token_budget=512)
 
 @pytest.fixture(scope="session")
 def demo_engine() -> Iterator[Engine]:
-    """The demo model, loaded once. Tests ask for `demo`, which begins afresh."""
+    """The demo's draft model, whose step takes a third of the demo's, loaded once. Tests ask for `demo`, which begins
+    afresh."""
+    with Engine(ModelSpec("demo-draft"), SMALL, threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def large_engine() -> Iterator[Engine]:
+    """The demo model. Tests ask for `large_demo`, which begins afresh."""
     with Engine(ModelSpec("demo"), SMALL, threads=1) as engine:
         yield engine
 
@@ -46,10 +54,18 @@ def begin_when_idle(engine: Engine, config: EngineConfig) -> None:
 
 @pytest.fixture
 def demo(demo_engine: Engine) -> Iterator[Engine]:
-    """The demo engine, idle, with an empty pool and a fresh trace."""
+    """An engine with a small model that speaks, idle, with an empty pool and a fresh trace."""
     begin_when_idle(demo_engine, SMALL)
     yield demo_engine
     begin_when_idle(demo_engine, SMALL)
+
+
+@pytest.fixture
+def large_demo(large_engine: Engine) -> Iterator[Engine]:
+    """As `demo`, where the draft model drafts for another, or the demo model's own numbers count."""
+    begin_when_idle(large_engine, SMALL)
+    yield large_engine
+    begin_when_idle(large_engine, SMALL)
 
 
 @pytest.fixture

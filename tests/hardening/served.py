@@ -18,22 +18,29 @@ FOX = [
 ]
 FOX.append({"role": "user", "content": "Do."})
 SCHEMA = {"type": "object", "properties": {"hero": {"type": "string", "maxLength": 4}}, "required": ["hero"]}
-COMMON: dict[str, Any] = {"model": "demo", "max_tokens": 2, "temperature": 0.7, "top_p": 0.9, "seed": 1, "stop": ["."]}
+COMMON: dict[str, Any] = {
+    "model": "demo-draft",
+    "max_tokens": 2,
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "seed": 1,
+    "stop": ["."],
+}
 COMMON |= {"n": 2, "logit_bias": {"5": 1.5}, "top_k": 5, "min_p": 0.01, "repetition_penalty": 1.1, "ignore_eos": False}
 BODIES = {
     "chat.completions": COMMON | {"messages": FOX, "logprobs": True, "top_logprobs": 2, "frequency_penalty": 0.5},
     "chat.completions.stream": COMMON
     | {"messages": FOX, "stream": True, "stream_options": {"include_usage": True}, "max_completion_tokens": 2},
-    "chat.completions.schema": {"model": "demo", "messages": FOX, "max_tokens": 3}
+    "chat.completions.schema": {"model": "demo-draft", "messages": FOX, "max_tokens": 3}
     | {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
-    "chat.completions.choice": {"model": "demo", "messages": FOX, "max_tokens": 3}
+    "chat.completions.choice": {"model": "demo-draft", "messages": FOX, "max_tokens": 3}
     | {"response_format": {"type": "choice", "choices": ["yes", "no"]}},
     "completions": COMMON | {"prompt": ["Once", "The cat"], "logprobs": 2, "presence_penalty": 0.1},
     "completions.ids": COMMON | {"prompt": [[5, 6, 7], [8]], "echo": True, "min_tokens": 1},
-    "completions.regex": {"model": "demo", "prompt": "Once", "max_tokens": 3}
+    "completions.regex": {"model": "demo-draft", "prompt": "Once", "max_tokens": 3}
     | {"response_format": {"type": "regex", "regex": "[a-z]{1,3}"}},
-    "tokenize": {"model": "demo", "messages": FOX},
-    "detokenize": {"model": "demo", "tokens": [5, 6, 7]},
+    "tokenize": {"model": "demo-draft", "messages": FOX},
+    "detokenize": {"model": "demo-draft", "tokens": [5, 6, 7]},
 }
 ANSWERED = 5.0  # seconds after which the client has seen enough of an answer
 
@@ -57,10 +64,12 @@ def _server() -> tuple[Any, asyncio.Runner]:
     from engine.serving.settings import ServingSettings
     from engine.serving.watch import Hub
 
-    engine = Engine(ModelSpec("demo"), EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20), threads=1)
+    engine = Engine(
+        ModelSpec("demo-draft"), EngineConfig(max_running=8, token_budget=512, kv_memory=8 << 20), threads=1
+    )
     settings = ServingSettings(queue=24)
     gates = Gates(settings)
-    service = Service(engine, "demo", settings)
+    service = Service(engine, "demo-draft", settings)
     return make_app(service, gates, Hub(service, gates.control()), settings), asyncio.Runner()
 
 

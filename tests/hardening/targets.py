@@ -16,12 +16,13 @@ from tests.hardening.served import answer_body, break_body, make_bodies
 @dataclass(frozen=True, slots=True)
 class Target:
     """`make` writes whole inputs into a folder, once; `spoil` breaks a copy of one; `read` takes it or raises
-    InvalidInput within `seconds`."""
+    InvalidInput within `seconds`; that takes an `engine`, or none."""
 
     make: Callable[[Path], None]
     spoil: Callable[[Path, Random], None]
     read: Callable[[Path], object]
     seconds: float = 5.0
+    engine: bool = False
 
 
 def _runs(folder: Path) -> None:
@@ -135,7 +136,7 @@ TARGETS = {
     "views": Target(_runs, break_run, _draw_run, 40.0),
     "races": Target(_races, break_race, _read_race),
     "models": Target(_models, break_folder, _read_model),
-    "loads": Target(_models, break_folder, _load_model, 20.0),
+    "loads": Target(_models, break_folder, _load_model, 20.0, engine=True),
     "workloads": Target(_workloads, break_workload, _read_workload),
-    "bodies": Target(make_bodies, break_body, answer_body, 20.0),
+    "bodies": Target(make_bodies, break_body, answer_body, 20.0, engine=True),
 }

@@ -14,6 +14,8 @@ from tests.hardening.requests import ask
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10, "races": 200, "bodies": 300}
 
 

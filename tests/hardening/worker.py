@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import traceback
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -69,6 +70,8 @@ def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         tempfile.tempdir = os.environ["BATCHSCOPE_DATA"] = place
         inputs = sorted(wholes.iterdir())
+        if TARGETS[kind].engine:
+            import_module("engine.core.preload").preload()
         TARGETS[kind].read(inputs[0])  # what is imported at first use
         watched(Path(place))
         for number in range(begin, end):

@@ -34,6 +34,8 @@ from app.window.main_window import COMPARE, FIRST_SIZE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec, load_trace
 from engine.trace import FinishReason
 
+pytestmark = pytest.mark.slow
+
 WAIT = 30_000
 
 

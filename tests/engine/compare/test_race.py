@@ -54,10 +54,10 @@ def race(lanes: str, workload: Workload = SHORT, **options: object) -> Race:
     return Race(workload, parse_lanes(lanes), **options)  # type: ignore[arg-type]
 
 
-def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) -> None:
+def test_every_lane_plays_the_same_prompts_with_the_same_memory(large_demo: Engine) -> None:
     told: list[RaceEvent] = []
     result = race("continuous:2,continuous:4:block=32", repeats=2, order="rotated", kv_tokens=1024).play(
-        Lender(demo), told.append, threading.Event()
+        Lender(large_demo), told.append, threading.Event()
     )
     assert [(type(e), e.lane, e.repeat) for e in told[:-1]] == [
         (kind, lane, repeat)
@@ -66,7 +66,7 @@ def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) ->
     ]
     assert told[-1] == RaceFinished(result)
     assert result.names == ("continuous · 2", "continuous · 4 · blocks of 32")
-    assert result.kv_memory == 1024 * demo.card.kv_token_bytes
+    assert result.kv_memory == 1024 * large_demo.card.kv_token_bytes
     assert not result.cancelled
     for lane in range(2):
         assert result.error(lane) == ""
@@ -107,10 +107,10 @@ def test_a_lane_is_rehearsed_once_before_its_clock_starts(demo: Engine, monkeypa
     assert [len(t.requests) for t in result.traces(0)] == [6, 6]
 
 
-def test_a_lane_that_fails_says_so_and_the_others_finish(demo: Engine) -> None:
+def test_a_lane_that_fails_says_so_and_the_others_finish(large_demo: Engine) -> None:
     told: list[RaceEvent] = []
     lanes = parse_lanes("continuous:model=/no/model,continuous:2,continuous:4:block=4096")
-    result = Race(SHORT, lanes, kv_tokens=1024, repeats=2).play(Lender(demo), told.append, threading.Event())
+    result = Race(SHORT, lanes, kv_tokens=1024, repeats=2).play(Lender(large_demo), told.append, threading.Event())
     assert [(e.lane, e.repeat) for e in told if isinstance(e, LaneFailed)] == [(0, 0), (2, 0), (0, 1), (2, 1)]
     assert [bool(result.traces(i)) for i in range(3)] == [False, True, False]
     assert result.error(0) == "no such model /no/model"
@@ -137,7 +137,7 @@ def test_prompts_that_no_lane_can_hold_fail_with_the_reason(demo: Engine) -> Non
     assert "the whole KV pool holds 16 tokens" in result.error(0)
 
 
-def test_a_cancel_keeps_what_was_finished(demo: Engine) -> None:
+def test_a_cancel_keeps_what_was_finished(large_demo: Engine) -> None:
     cancelled = threading.Event()
 
     def tell(event: RaceEvent) -> None:
@@ -145,7 +145,7 @@ def test_a_cancel_keeps_what_was_finished(demo: Engine) -> None:
             cancelled.set()
 
     long = SHORT.with_params(GREEDY.with_(max_tokens=60))
-    result = race("continuous:4,continuous:2,continuous:8", long).play(Lender(demo), tell, cancelled)
+    result = race("continuous:4,continuous:2,continuous:8", long).play(Lender(large_demo), tell, cancelled)
     assert result.cancelled
     assert [len(result.traces(i)) for i in range(3)] == [1, 0, 0]
     first, second = result.lane_runs
@@ -156,10 +156,10 @@ def test_a_cancel_keeps_what_was_finished(demo: Engine) -> None:
     assert result.error(1) == result.error(2) == ""
 
 
-def test_a_cancelled_race_does_not_begin(demo: Engine) -> None:
+def test_a_cancelled_race_does_not_begin(large_demo: Engine) -> None:
     cancelled = threading.Event()
     cancelled.set()
-    host = Lender(demo)
+    host = Lender(large_demo)
     result = race("continuous").play(host, lambda event: None, cancelled)
     assert (result.lane_runs, result.cancelled, result.kv_memory, host.opened) == ((), True, None, [])
 

@@ -128,10 +128,10 @@ def test_a_model_is_loaded_once_a_lane() -> None:
     assert [(p.series, p.setting) for p in sweep.points] == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
-def test_a_sweep_measures_each_point(demo: Engine) -> None:
+def test_a_sweep_measures_each_point(large_demo: Engine) -> None:
     told: list[SweepEvent] = []
     sweep = Sweep(WORKLOAD, parse_lanes("continuous"), sizes=[4, 1, 2], repeats=2)
-    found = sweep.play(Lender(demo), told.append, threading.Event())
+    found = sweep.play(Lender(large_demo), told.append, threading.Event())
     assert told[-1] == SweepFinished(found)
     assert [(e.lane, e.repeat) for e in told if isinstance(e, LaneStarted)] == [
         (i, r) for i in range(3) for r in (0, 1)
@@ -142,7 +142,7 @@ def test_a_sweep_measures_each_point(demo: Engine) -> None:
     assert found.recommend(0).outcome is not None
 
 
-def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(demo: Engine) -> None:
+def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(large_demo: Engine) -> None:
     cancelled, told = threading.Event(), list[SweepEvent]()
 
     def tell(event: SweepEvent) -> None:
@@ -152,14 +152,14 @@ def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(demo: Engine) -> 
 
     lanes = parse_lanes("continuous:model=/no/model,continuous")
     long = demo_workload(2, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True))
-    found = Sweep(long, lanes, sizes=[1, 2, 4]).play(Lender(demo), tell, cancelled)
+    found = Sweep(long, lanes, sizes=[1, 2, 4]).play(Lender(large_demo), tell, cancelled)
     assert [e.error for e in told if isinstance(e, LaneFailed)] == ["no such model /no/model"] * 3
     assert [o.error != "" for o in found.outcomes] == [True, True, True, False]
     assert found.cancelled
     assert found.recommend(0).reason == "nothing was measured"
 
 
-def test_a_cancel_in_the_last_repeat_of_all_is_a_cancel(demo: Engine) -> None:
+def test_a_cancel_in_the_last_repeat_of_all_is_a_cancel(large_demo: Engine) -> None:
     cancelled, begun = threading.Event(), []
     long = demo_workload(4, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True))
 
@@ -168,7 +168,7 @@ def test_a_cancel_in_the_last_repeat_of_all_is_a_cancel(demo: Engine) -> None:
         if sum(begun) == 2:
             cancelled.set()
 
-    found = Sweep(long, parse_lanes("continuous"), sizes=[4], repeats=2).play(Lender(demo), tell, cancelled)
+    found = Sweep(long, parse_lanes("continuous"), sizes=[4], repeats=2).play(Lender(large_demo), tell, cancelled)
     assert [len(o.metrics) for o in found.outcomes] == [1]
     assert found.cancelled
 

@@ -58,10 +58,10 @@ def test_by_information(demo: Engine) -> None:
     assert not found.text
 
 
-def test_the_draft_model_can_score(demo: Engine) -> None:
-    by_draft = score(demo, STORY, scorer=ModelSpec("demo-draft"))
-    assert by_draft.scored_by != demo.card.name
-    assert [piece.text for piece in by_draft.pieces] == [piece.text for piece in score(demo, STORY).pieces]
+def test_the_draft_model_can_score(large_demo: Engine) -> None:
+    by_draft = score(large_demo, STORY, scorer=ModelSpec("demo-draft"))
+    assert by_draft.scored_by != large_demo.card.name
+    assert [piece.text for piece in by_draft.pieces] == [piece.text for piece in score(large_demo, STORY).pieces]
 
 
 def test_by_summary(demo: Engine) -> None:
@@ -137,7 +137,7 @@ def test_what_cannot_be_is_refused(demo: Engine) -> None:
         compare_compressed(demo, STORY, STORY)
 
 
-def test_it_can_be_cancelled(demo: Engine) -> None:
+def test_it_can_be_cancelled(large_demo: Engine) -> None:
     cancelled = threading.Event()
 
     def hear(progress: LoadProgress) -> None:
@@ -145,8 +145,8 @@ def test_it_can_be_cancelled(demo: Engine) -> None:
             cancelled.set()
 
     with pytest.raises(LoadCancelled):
-        compare_compressed(demo, STORY, STORY, report=hear, cancelled=cancelled)
-    assert len(demo.trace.requests) == 3
+        compare_compressed(large_demo, STORY, STORY, report=hear, cancelled=cancelled)
+    assert len(large_demo.trace.requests) == 3
 
 
 def test_a_mode_without_blocks_says_what_else_to_score_with(demo_engine: Engine) -> None:

@@ -15,8 +15,8 @@ from engine.models.loading import load
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
 Said = list[tuple[list[int], float | None]]
-SEARCH = SamplingParams(max_tokens=8, beam_width=3, ignore_eos=True)
-BESIDE = SamplingParams(max_tokens=10, temperature=0.9, top_p=0.9, seed=4, ignore_eos=True)
+SEARCH = SamplingParams(max_tokens=6, beam_width=3, ignore_eos=True)
+BESIDE = SamplingParams(max_tokens=7, temperature=0.9, top_p=0.9, seed=4, ignore_eos=True)
 SIZES = {"max_running": 8, "token_budget": 16, "block_size": 4}
 
 

@@ -63,7 +63,7 @@ def prompts() -> list[list[int]]:
     return [*found, found[2][:16] + found[0]]  # the last begins as another does
 
 
-def submissions(greedy: bool, several: bool) -> list[Submission]:
+def submissions(greedy: bool, several: bool, new: int) -> list[Submission]:
     ways = [
         SamplingParams(temperature=0.8, top_p=0.9, seed=5),
         SamplingParams(temperature=1.2, top_k=40, seed=6, n=1 + several),
@@ -72,14 +72,16 @@ def submissions(greedy: bool, several: bool) -> list[Submission]:
     ]
     ways = [SamplingParams(temperature=0)] if greedy else ways
     return [
-        Submission(prompt, ways[i % len(ways)].with_(max_tokens=NEW + i % 3, ignore_eos=True))
+        Submission(prompt, ways[i % len(ways)].with_(max_tokens=new + i % 3, ignore_eos=True))
         for i, prompt in enumerate(prompts())
     ]
 
 
-def said(model: LoadedModel, config: EngineConfig, greedy: bool) -> tuple[Tokens, list[Step], tuple[int, ...]]:
+def said(
+    model: LoadedModel, config: EngineConfig, greedy: bool, new: int = NEW
+) -> tuple[Tokens, list[Step], tuple[int, ...]]:
     with Engine(model, config, threads=1) as engine:
-        streams = engine.submit_many(submissions(greedy, config.paged))
+        streams = engine.submit_many(submissions(greedy, config.paged, new))
         assert [stream.result(100).error for stream in streams] == [""] * len(streams)
         pool, steps = engine.scheduler.ledger.pool, list(engine.trace.steps)
         assert pool.free + pool.cached == pool.total
@@ -253,7 +255,7 @@ class Waits(TorchDispatchMode):
 
 def replayed_and_not(model: LoadedModel, config: EngineConfig) -> Iterator[tuple[Tokens, list[Step]]]:
     for mixed in (True, False):
-        yield said(model, replace(config, mixed_graphs=mixed), greedy=False)[:2]
+        yield said(model, replace(config, mixed_graphs=mixed), greedy=False, new=2)[:2]
 
 
 @pytest.mark.parametrize("name", ["gemma3", "mixtral"])

@@ -14,7 +14,7 @@ from engine.models.loading import load
 from tests.engine.core import test_shared_kv as sharing
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, TinyModel, save_tiny_model
 
-GREEDY = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
+GREEDY = SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)
 
 
 def said(folder: Path, config: EngineConfig) -> list[tuple[int, ...]]:

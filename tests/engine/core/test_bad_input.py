@@ -411,8 +411,8 @@ def test_a_pool_too_small_for_one_block_is_refused_at_the_load() -> None:
         ([-1], "prompt: token id -1 is not in [0, 3072)"),
         ([1, "a"], "prompt: token id 'a' is not in [0, 3072)"),
         ([1.5], "prompt: token id 1.5 is not in [0, 3072)"),
-        ([5] * 2000, "prompt of 2,000 tokens: demo stories 5M has a context of 1,024; shorten it"),
-        ([5] * 1024, "prompt of 1,024 tokens: demo stories 5M has a context of 1,024; shorten it"),
+        ([5] * 2000, "prompt of 2,000 tokens: demo draft 0.8M has a context of 1,024; shorten it"),
+        ([5] * 1024, "prompt of 1,024 tokens: demo draft 0.8M has a context of 1,024; shorten it"),
         ("fox " * 3000, "has a context of 1,024; shorten it"),
         ([{"role": "user", "content": " "}], "prompt: no message of the user says anything"),
         ([{"role": "user"}], "prompt: the message {'role': 'user'} needs a role and a content"),
@@ -442,15 +442,15 @@ def test_of_several_prompts_none_is_taken_when_one_is_bad(demo: Engine) -> None:
     assert demo.trace.requests == {}
 
 
-def test_a_request_that_the_whole_pool_cannot_hold_is_refused_with_the_pools_size(demo: Engine) -> None:
-    demo.begin(EngineConfig(max_running=4, kv_memory=4 * 16 * demo.card.kv_token_bytes))
+def test_a_request_that_the_whole_pool_cannot_hold_is_refused_with_the_pools_size(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(max_running=4, kv_memory=4 * 16 * large_demo.card.kv_token_bytes))
     with pytest.raises(
         InvalidInput, match=r"prompt of 100 tokens.*the whole KV pool holds 64 tokens; lower max_tokens"
     ):
-        demo.submit([5] * 100, GREEDY)
+        large_demo.submit([5] * 100, GREEDY)
     with pytest.raises(InvalidInput, match=r"prompt of 30 tokens with max_tokens=500: the whole KV pool holds 64"):
-        demo.submit([5] * 30, GREEDY.with_(max_tokens=500))
-    fits = demo.submit([5] * 30, GREEDY.with_(max_tokens=35, ignore_eos=True)).result(timeout=20)
+        large_demo.submit([5] * 30, GREEDY.with_(max_tokens=500))
+    fits = large_demo.submit([5] * 30, GREEDY.with_(max_tokens=35, ignore_eos=True)).result(timeout=20)
     assert len(fits.token_ids) == 35
 
 
@@ -534,7 +534,7 @@ def test_a_prompt_file_is_read_line_by_line(tmp_path: Path) -> None:
 def test_a_prompt_of_megabytes_is_refused_without_the_memory_for_its_tokens(demo: Engine) -> None:
     before = getrusage(RUSAGE_SELF).ru_maxrss
     for prompt in ("fox and kite " * 1_600_000, [{"role": "user", "content": "fox and kite " * 1_600_000}]):
-        with pytest.raises(InvalidInput, match="prompt of over 1,024 tokens: demo stories 5M has a context of 1,024"):
+        with pytest.raises(InvalidInput, match=r"prompt of over 1,024 tokens: demo draft 0\.8M has a context of 1,024"):
             demo.submit(prompt)
     with pytest.raises(InvalidInput) as caught:
         demo.submit([{"role": "user", "text": "x" * 1_000_000}])
@@ -542,7 +542,7 @@ def test_a_prompt_of_megabytes_is_refused_without_the_memory_for_its_tokens(demo
     assert getrusage(RUSAGE_SELF).ru_maxrss - before < 500 << 10
 
 
-def test_a_request_that_is_no_number_is_refused_and_the_engine_goes_on(demo: Engine) -> None:
+def test_a_request_that_is_no_number_is_refused_and_the_engine_goes_on(large_demo: Engine) -> None:
     with pytest.raises(InvalidInput, match=r"request=\[1\]: must be a whole number"):
-        demo.cancel([[1]])  # type: ignore[list-item]
-    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is not FinishReason.ERROR
+        large_demo.cancel([[1]])  # type: ignore[list-item]
+    assert large_demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is not FinishReason.ERROR

@@ -107,12 +107,12 @@ def test_an_asynchronous_reader_may_leave_early_and_the_request_goes_on(demo: En
     assert stream.result(timeout=20).text.startswith(text)
 
 
-def test_a_result_that_takes_too_long_is_a_timeout_and_the_request_goes_on(demo: Engine) -> None:
-    stream = demo.submit(FOX, LONG)
+def test_a_result_that_takes_too_long_is_a_timeout_and_the_request_goes_on(large_demo: Engine) -> None:
+    stream = large_demo.submit(FOX, LONG)
     with pytest.raises(TimeoutError, match=f"request {stream.request} has not ended"):
         stream.result(timeout=0.01)
     assert not stream.done
-    demo.cancel([stream.request])
+    large_demo.cancel([stream.request])
     assert stream.result(timeout=60).finish_reason is FinishReason.CANCELLED
 
 
@@ -131,25 +131,27 @@ def test_text_ids_and_chats_are_prompts_and_a_chat_has_one_bos(demo: Engine) -> 
 # How requests end.
 
 
-def test_a_waiting_request_is_cancelled_before_it_said_anything(demo: Engine) -> None:
-    demo.begin(EngineConfig(max_running=1, token_budget=512))
-    running, waiting = demo.submit(FOX, LONG), demo.submit(FOX, GREEDY)
+def test_a_waiting_request_is_cancelled_before_it_said_anything(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(max_running=1, token_budget=512))
+    running, waiting = large_demo.submit(FOX, LONG), large_demo.submit(FOX, GREEDY)
     next(iter(running))
-    demo.cancel([waiting.request])
+    large_demo.cancel([waiting.request])
     completion = waiting.result(timeout=60)
     assert (completion.finish_reason, completion.text, completion.token_ids) == (FinishReason.CANCELLED, "", ())
     assert completion.metrics.ttft is None
     assert not running.done
-    demo.cancel()
+    large_demo.cancel()
     assert running.result(timeout=60).text
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_a_running_request_is_cancelled_with_its_text_kept_and_the_others_untouched(demo: Engine, depth: int) -> None:
-    demo.begin(EngineConfig(max_running=8, depth=depth))
-    whole = demo.submit(FOX, GREEDY.with_(max_tokens=60)).result(timeout=30).text
-    other, stopped = demo.submit(FOX, GREEDY.with_(max_tokens=60)), demo.submit(FOX, LONG)
-    handle = at_forward(demo, 12, lambda: demo.cancel([stopped.request]))
+def test_a_running_request_is_cancelled_with_its_text_kept_and_the_others_untouched(
+    large_demo: Engine, depth: int
+) -> None:
+    large_demo.begin(EngineConfig(max_running=8, depth=depth))
+    whole = large_demo.submit(FOX, GREEDY.with_(max_tokens=60)).result(timeout=30).text
+    other, stopped = large_demo.submit(FOX, GREEDY.with_(max_tokens=60)), large_demo.submit(FOX, LONG)
+    handle = at_forward(large_demo, 12, lambda: large_demo.cancel([stopped.request]))
     completion = stopped.result(timeout=60)
     handle.remove()
     assert completion.finish_reason is FinishReason.CANCELLED
@@ -159,36 +161,36 @@ def test_a_running_request_is_cancelled_with_its_text_kept_and_the_others_untouc
     assert other.result(timeout=20).text == whole
 
 
-def test_a_stream_cancels_its_own_request_once_and_does_nothing_after_its_end(demo: Engine) -> None:
-    demo.begin(EngineConfig(max_running=8))
-    other, stopped = demo.submit(FOX, GREEDY), demo.submit(FOX, LONG.with_(n=2))
+def test_a_stream_cancels_its_own_request_once_and_does_nothing_after_its_end(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(max_running=8))
+    other, stopped = large_demo.submit(FOX, GREEDY), large_demo.submit(FOX, LONG.with_(n=2))
     next(iter(stopped))
     stopped.cancel()
     stopped.cancel()
     assert [c.finish_reason for c in stopped.results(timeout=60)] == [FinishReason.CANCELLED] * 2
     assert other.result(timeout=20).finish_reason is FinishReason.LENGTH
     other.cancel()
-    demo.begin(SMALL)
-    again = demo.submit(FOX, GREEDY)
+    large_demo.begin(SMALL)
+    again = large_demo.submit(FOX, GREEDY)
     assert again.request == other.request
     other.ended.clear()  # as if its end had not been read yet: the request of that number is another trace's now
     other.cancel()
     assert again.result(timeout=20).finish_reason is FinishReason.LENGTH
 
 
-def test_cancelling_what_is_over_or_never_was_does_nothing(demo: Engine) -> None:
-    stream = demo.submit(FOX, GREEDY)
+def test_cancelling_what_is_over_or_never_was_does_nothing(large_demo: Engine) -> None:
+    stream = large_demo.submit(FOX, GREEDY)
     stream.result(timeout=20)
-    demo.cancel([stream.request, 12345])
-    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
+    large_demo.cancel([stream.request, 12345])
+    assert large_demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
     assert stream.result().finish_reason is FinishReason.LENGTH
 
 
-def test_a_story_ends_by_itself_and_goes_on_when_the_end_is_ignored(demo: Engine) -> None:
-    ends = demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0)).result(timeout=30)
-    goes_on = demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True)).result(timeout=30)
+def test_a_story_ends_by_itself_and_goes_on_when_the_end_is_ignored(large_demo: Engine) -> None:
+    ends = large_demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0)).result(timeout=30)
+    goes_on = large_demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True)).result(timeout=30)
     assert ends.finish_reason is FinishReason.STOP
-    assert ends.token_ids[-1] == demo.model.tokenizer.eos_token_id
+    assert ends.token_ids[-1] == large_demo.model.tokenizer.eos_token_id
     assert goes_on.finish_reason is FinishReason.LENGTH
     assert goes_on.token_ids[: len(ends.token_ids)] == ends.token_ids
 
@@ -217,9 +219,9 @@ def test_every_end_token_of_the_generation_config_ends_a_request(demo_copy: Path
     assert completion.finish_reason is FinishReason.STOP
 
 
-def test_the_models_context_limits_what_is_generated(demo: Engine) -> None:
-    prompt = [5] * (demo.card.context - 4)
-    completion = demo.submit(prompt, LONG).result(timeout=60)
+def test_the_models_context_limits_what_is_generated(large_demo: Engine) -> None:
+    prompt = [5] * (large_demo.card.context - 4)
+    completion = large_demo.submit(prompt, LONG).result(timeout=60)
     assert len(completion.token_ids) == 4
     assert completion.finish_reason is FinishReason.LENGTH
 
@@ -243,13 +245,13 @@ def test_threads_may_submit_all_at_once(demo: Engine) -> None:
     assert len({stream.result(timeout=60).token_ids for stream in streams}) == 1
 
 
-def test_begin_is_refused_while_requests_run(demo: Engine) -> None:
-    stream = demo.submit(FOX, LONG)
-    trace = demo.trace
+def test_begin_is_refused_while_requests_run(large_demo: Engine) -> None:
+    stream = large_demo.submit(FOX, LONG)
+    trace = large_demo.trace
     with pytest.raises(InvalidInput, match="requests are running: wait for them or stop them"):
-        demo.begin(EngineConfig())
-    assert demo.trace is trace
-    demo.cancel()
+        large_demo.begin(EngineConfig())
+    assert large_demo.trace is trace
+    large_demo.cancel()
     assert stream.result(timeout=60).finish_reason is FinishReason.CANCELLED
 
 
@@ -297,14 +299,14 @@ def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> N
     assert stream.result(timeout=60).finish_reason is FinishReason.CANCELLED
 
 
-def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(demo: Engine) -> None:
-    [late] = demo.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.ticket, demo.cancel)
-    before = demo.trace
-    after = demo.begin(SMALL)
-    demo.enqueue([late], more=True)
+def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(large_demo: Engine) -> None:
+    [late] = large_demo.prepare([Submission(FOX, GREEDY)])
+    stream = late.router.open(late.ticket, large_demo.cancel)
+    before = large_demo.trace
+    after = large_demo.begin(SMALL)
+    large_demo.enqueue([late], more=True)
     assert stream.result(timeout=60).finish_reason is FinishReason.CANCELLED
-    assert not demo.scheduler.ledger.more, "what was to follow it is not waited for"
+    assert not large_demo.scheduler.ledger.more, "what was to follow it is not waited for"
     assert list(before.requests) == [late.request.id]
     assert after.requests == {}
 
@@ -351,9 +353,9 @@ def test_arrivals_come_at_their_times(demo: Engine) -> None:
         assert view.scheduled >= view.submitted
 
 
-def test_a_run_is_cancelled_and_what_was_to_come_never_comes(demo: Engine) -> None:
+def test_a_run_is_cancelled_and_what_was_to_come_never_comes(large_demo: Engine) -> None:
     workload = Workload("long", tuple(Arrival(t, FOX, LONG) for t in (0.0, 0.0, 60.0)))
-    run = demo.run(workload, SMALL)
+    run = large_demo.run(workload, SMALL)
     while len(run.trace.requests) < 2:
         time.sleep(0.005)
     run.cancel()
@@ -362,9 +364,9 @@ def test_a_run_is_cancelled_and_what_was_to_come_never_comes(demo: Engine) -> No
     assert run.total == 2
 
 
-def test_a_run_with_a_prompt_that_is_refused_ends_with_that_error(demo: Engine) -> None:
+def test_a_run_with_a_prompt_that_is_refused_ends_with_that_error(large_demo: Engine) -> None:
     workload = Workload("bad", (Arrival(0.0, FOX, LONG), Arrival(0.05, "", GREEDY), Arrival(0.1, FOX, GREEDY)))
-    run = demo.run(workload, SMALL)
+    run = large_demo.run(workload, SMALL)
     with pytest.raises(InvalidInput, match="it is empty"):
         run.result(timeout=60)
     assert len(run.trace.requests) == 1
@@ -446,10 +448,12 @@ def test_the_trace_tells_of_each_request_what_its_stream_told(demo: Engine) -> N
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_the_trace_tells_whose_every_block_is(demo: Engine, depth: int) -> None:
-    trace = demo.begin(EngineConfig(max_running=6, kv_memory=12 * 16 * demo.card.kv_token_bytes, depth=depth))
-    streams = [demo.submit(FOX, GREEDY.with_(max_tokens=60)) for _ in range(6)]
-    handle = at_forward(demo, 30, lambda: demo.cancel([streams[1].request]))
+def test_the_trace_tells_whose_every_block_is(large_demo: Engine, depth: int) -> None:
+    trace = large_demo.begin(
+        EngineConfig(max_running=6, kv_memory=12 * 16 * large_demo.card.kv_token_bytes, depth=depth)
+    )
+    streams = [large_demo.submit(FOX, GREEDY.with_(max_tokens=60)) for _ in range(6)]
+    handle = at_forward(large_demo, 30, lambda: large_demo.cancel([streams[1].request]))
     for stream in streams:
         stream.result(timeout=60)
     handle.remove()
@@ -481,12 +485,12 @@ def test_the_machines_load_is_told_about_twice_a_second(demo: Engine) -> None:
     assert all(r.memory > 0 for r in readings())
 
 
-def test_a_request_cancelled_just_before_another_trace_begins_still_ends(demo: Engine) -> None:
+def test_a_request_cancelled_just_before_another_trace_begins_still_ends(large_demo: Engine) -> None:
     for _ in range(5):
-        stream = demo.submit([5, 6, 7], SamplingParams(max_tokens=900, ignore_eos=True))
+        stream = large_demo.submit([5, 6, 7], SamplingParams(max_tokens=900, ignore_eos=True))
         next(iter(stream))
-        demo.cancel()
-        demo.begin(demo.config)
+        large_demo.cancel()
+        large_demo.begin(large_demo.config)
         assert stream.result(timeout=60).finish_reason is FinishReason.CANCELLED
 
 
@@ -509,14 +513,14 @@ def test_an_engine_that_breaks_ends_its_requests_and_takes_no_more() -> None:
             engine.begin(EngineConfig())
 
 
-def test_every_trace_counts_its_requests_from_zero_and_a_late_cancel_ends_nobody_elses(demo: Engine) -> None:
-    before = demo.trace
-    assert demo.submit([5], SamplingParams(max_tokens=2)).request == 0
-    demo.cancel()
-    begin_when_idle(demo, demo.config)
-    stream = demo.submit([5, 6], SamplingParams(max_tokens=30, ignore_eos=True))
+def test_every_trace_counts_its_requests_from_zero_and_a_late_cancel_ends_nobody_elses(large_demo: Engine) -> None:
+    before = large_demo.trace
+    assert large_demo.submit([5], SamplingParams(max_tokens=2)).request == 0
+    large_demo.cancel()
+    begin_when_idle(large_demo, large_demo.config)
+    stream = large_demo.submit([5, 6], SamplingParams(max_tokens=30, ignore_eos=True))
     assert stream.request == 0
-    demo.cancel([0], before)
+    large_demo.cancel([0], before)
     assert stream.result(timeout=20).finish_reason is FinishReason.LENGTH
 
 

@@ -33,7 +33,8 @@ pytestmark = pytest.mark.slow
 NEW_TOKENS = 14
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 ARCHITECTURES = ("llama", "mistral", "gemma2", "gpt-oss", "gpt2", "qwen3 moe")  # windows, softcap, sinks, experts
-SWITCHES = [(mode, False) for mode in MODES] + [(mode, True) for mode in PAGED_MODES]
+SWITCHES = sorted(((mode, False) for mode in MODES), key=lambda switch: switch[0] != "continuous")
+SWITCHES += [(mode, True) for mode in PAGED_MODES]
 SHORT = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 
 
@@ -76,16 +77,34 @@ def test_every_mode_gives_the_tokens_of_transformers(name: str, tiny_folder: Cal
                 assert (sum(int(s.reused.sum()) for s in steps) > 0) is caching
 
 
-@pytest.mark.parametrize("name", [card.name for card in list_workloads()])
-def test_every_mode_says_the_same_to_a_shipped_workload(name: str, demo: Engine) -> None:
-    workload = load_workload(name, count=3)  # one more than rows
-    arrivals = [Submission(a.prompt, a.params.with_(max_tokens=min(a.params.max_tokens, 4))) for a in workload.arrivals]
-    said: dict[tuple[str, bool], list[list[int]]] = {}
-    for mode, caching in SWITCHES:
-        demo.begin(EngineConfig(mode, 2, 256, prefix_caching=caching, longest_wait=0.01))
-        streams = demo.submit_many(arrivals)
-        said[mode, caching] = [list(stream.result(timeout=60).token_ids) for stream in streams]
-    assert all(tokens == said["continuous", False] for tokens in said.values())
+Said = dict[str, list[list[int]]]  # by workload, a request's tokens
+
+
+def say(engine: Engine, mode: str, caching: bool) -> Said:
+    """What a mode says to three requests of each shipped workload, one more than rows."""
+    engine.begin(EngineConfig(mode, 2, 256, prefix_caching=caching, longest_wait=0.01))
+    said: Said = {}
+    for card in list_workloads():
+        arrivals = load_workload(card.name, count=3).arrivals
+        streams = engine.submit_many([Submission(a.prompt, brief(a.params)) for a in arrivals])
+        said[card.name] = [list(stream.result(timeout=60).token_ids) for stream in streams]
+    return said
+
+
+def brief(params: SamplingParams) -> SamplingParams:
+    return params.with_(max_tokens=min(params.max_tokens, 4))
+
+
+@pytest.fixture(scope="module")
+def continuous(demo_engine: Engine) -> Said:
+    return say(demo_engine, *SWITCHES[0])
+
+
+@pytest.mark.parametrize(("mode", "caching"), SWITCHES[1:])
+def test_every_mode_says_the_same_to_the_shipped_workloads(
+    mode: str, caching: bool, demo: Engine, continuous: Said
+) -> None:
+    assert say(demo, mode, caching) == continuous
 
 
 def steps(trace: Trace) -> list[Step]:
@@ -122,16 +141,16 @@ def test_prompts_of_a_batch_are_padded_to_its_longest(demo: Engine) -> None:
     assert first.count.tolist() == list(lengths)
 
 
-def test_a_static_batch_waits_until_it_is_full_while_others_are_to_follow(demo: Engine) -> None:
-    demo.begin(EngineConfig("static", 3))
-    first = demo.submit_many([Submission(chat("Hello"), SHORT)], more=True)
+def test_a_static_batch_waits_until_it_is_full_while_others_are_to_follow(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig("static", 3))
+    first = large_demo.submit_many([Submission(chat("Hello"), SHORT)], more=True)
     time.sleep(0.15)
-    assert not steps(demo.trace)
-    rest = demo.submit_many([Submission(chat("Hello"), SHORT)] * 2, more=True)
+    assert not steps(large_demo.trace)
+    rest = large_demo.submit_many([Submission(chat("Hello"), SHORT)] * 2, more=True)
     for stream in first + rest:
         stream.result(timeout=60)
-    assert steps(demo.trace)[0].rows == 3
-    late = demo.submit_many([Submission(chat("Hello"), SHORT)])
+    assert steps(large_demo.trace)[0].rows == 3
+    late = large_demo.submit_many([Submission(chat("Hello"), SHORT)])
     assert late[0].result(timeout=60).finish_reason is FinishReason.LENGTH, "none follow, so it does not wait"
 
 
@@ -161,39 +180,39 @@ def test_text_that_is_delivered_with_its_batch_comes_when_the_last_row_ends(dept
     assert [s.result(timeout=60).text for s in again] == [c.text for c in completions]
 
 
-def test_a_batch_that_is_cancelled_but_for_rows_already_done_still_delivers_those(demo: Engine) -> None:
-    demo.begin(EngineConfig("static", 2, delivery="batch"))
-    short, long = demo.submit_many(
+def test_a_batch_that_is_cancelled_but_for_rows_already_done_still_delivers_those(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig("static", 2, delivery="batch"))
+    short, long = large_demo.submit_many(
         [Submission(chat("Hello"), SHORT.with_(max_tokens=4)), Submission(chat("Hello"), SHORT.with_(max_tokens=900))]
     )
-    while len(steps(demo.trace)) < 20:
+    while len(steps(large_demo.trace)) < 20:
         time.sleep(0.01)
-    demo.cancel([long.request])
+    large_demo.cancel([long.request])
     assert short.result(timeout=20).finish_reason is FinishReason.LENGTH
     assert len(short.result().token_ids) == 4
     cancelled = long.result(timeout=20)
     assert cancelled.finish_reason is FinishReason.CANCELLED
     assert cancelled.text, "its text so far is kept"
     assert len(cancelled.token_ids) >= 18, "and so are its tokens"
-    assert demo.trace.requests[long.request].tokens.tolist() == list(cancelled.token_ids)
-    assert measure(demo.trace).output_tokens == 4 + len(cancelled.token_ids)
+    assert large_demo.trace.requests[long.request].tokens.tolist() == list(cancelled.token_ids)
+    assert measure(large_demo.trace).output_tokens == 4 + len(cancelled.token_ids)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("depth", [0, 1])
-def test_requests_stop_cancel_and_fail_alike_in_every_mode(mode: str, depth: int, demo: Engine) -> None:
-    demo.begin(EngineConfig(mode, 4, depth=depth, longest_wait=0.01))
-    stop = demo.submit(chat("Tell me a story about a fox."), SHORT.with_(max_tokens=200, stop=(".",)))
-    cancelled = demo.submit(chat("Tell me a story about an owl."), SHORT.with_(max_tokens=900))
+def test_requests_stop_cancel_and_fail_alike_in_every_mode(mode: str, depth: int, large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(mode, 4, depth=depth, longest_wait=0.01))
+    stop = large_demo.submit(chat("Tell me a story about a fox."), SHORT.with_(max_tokens=200, stop=(".",)))
+    cancelled = large_demo.submit(chat("Tell me a story about an owl."), SHORT.with_(max_tokens=900))
     assert stop.result(timeout=60).finish_reason is FinishReason.STOP
     assert "." not in stop.result().text
     next(iter(cancelled))
-    demo.cancel([cancelled.request])
+    large_demo.cancel([cancelled.request])
     assert cancelled.result(timeout=60).finish_reason is FinishReason.CANCELLED
     with pytest.raises(InvalidInput, match="prompt of"):
-        demo.submit([5] * 2000, SHORT)
+        large_demo.submit([5] * 2000, SHORT)
 
-    launch, failures = demo.runner.launch, []
+    launch, failures = large_demo.runner.launch, []
 
     def fail_once(plan: Any, *meanwhile: Any) -> Any:
         if not failures:
@@ -201,13 +220,13 @@ def test_requests_stop_cancel_and_fail_alike_in_every_mode(mode: str, depth: int
             raise RuntimeError("out of memory, say")
         return launch(plan, *meanwhile)
 
-    demo.runner.launch = fail_once
-    failed = demo.submit(chat("Hello"), SHORT)
+    large_demo.runner.launch = fail_once
+    failed = large_demo.submit(chat("Hello"), SHORT)
     assert failed.result(timeout=60).finish_reason is FinishReason.ERROR
     assert "out of memory, say" in failed.result().error
-    assert demo.submit(chat("Hello"), SHORT).result(timeout=60).finish_reason is FinishReason.LENGTH
-    final = demo.trace.steps[-1]
-    assert final.free_blocks == demo.trace.header.blocks
+    assert large_demo.submit(chat("Hello"), SHORT).result(timeout=60).finish_reason is FinishReason.LENGTH
+    final = large_demo.trace.steps[-1]
+    assert final.free_blocks == large_demo.trace.header.blocks
 
 
 def test_chunks_of_a_prompt_share_their_steps_with_decodes(demo: Engine) -> None:
@@ -225,18 +244,18 @@ def test_chunks_of_a_prompt_share_their_steps_with_decodes(demo: Engine) -> None
     assert all(b - a == 1 for a, b in pairwise(at)), "no prompt stalls a decode"
 
 
-def test_new_requests_join_only_every_so_many_steps(demo: Engine) -> None:
+def test_new_requests_join_only_every_so_many_steps(large_demo: Engine) -> None:
     for mode in ("continuous-padded", "continuous", "chunked"):
-        demo.begin(EngineConfig(mode, 8, join_every=6))
-        first = demo.submit(chat("Hello"), SHORT.with_(max_tokens=400))
+        large_demo.begin(EngineConfig(mode, 8, join_every=6))
+        first = large_demo.submit(chat("Hello"), SHORT.with_(max_tokens=400))
         next(iter(first))
         streams = [first]
         for _ in range(4):
-            streams.append(demo.submit(chat("Hello"), SHORT.with_(max_tokens=3)))
+            streams.append(large_demo.submit(chat("Hello"), SHORT.with_(max_tokens=3)))
             time.sleep(0.02)
         for stream in streams:
             stream.result(timeout=60)
-        joins = [i for i, s in enumerate(steps(demo.trace)) if (s.kind == Kind.PREFILL).any()]
+        joins = [i for i, s in enumerate(steps(large_demo.trace)) if (s.kind == Kind.PREFILL).any()]
         assert len(joins) >= 2
         assert all(b - a >= 6 for a, b in pairwise(joins)), mode
 

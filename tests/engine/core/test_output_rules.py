@@ -225,15 +225,15 @@ def test_a_stop_string_waits_for_the_least_number_of_tokens(demo: Engine) -> Non
     assert later.text.count(" ") > 3
 
 
-def test_a_grammar_that_gives_up_ends_its_request_and_nobody_else(demo: Engine) -> None:
+def test_a_grammar_that_gives_up_ends_its_request_and_nobody_else(large_demo: Engine) -> None:
     """What the library takes for too much is known while it runs."""
-    free = demo.submit(CHAT, SamplingParams(max_tokens=20, temperature=0))
-    (prepared,) = demo.prepare([Submission(CHAT, SamplingParams(max_tokens=20, temperature=0, regex="[a-z]+"))])
+    free = large_demo.submit(CHAT, SamplingParams(max_tokens=20, temperature=0))
+    (prepared,) = large_demo.prepare([Submission(CHAT, SamplingParams(max_tokens=20, temperature=0, regex="[a-z]+"))])
     (branch,) = prepared.request.branches
     assert branch.matcher is not None
     branch.matcher._machine.consume_token(0)
-    stream = prepared.router.open(prepared.ticket, demo.cancel)
-    demo.enqueue([prepared])
+    stream = prepared.router.open(prepared.ticket, large_demo.cancel)
+    large_demo.enqueue([prepared])
     ended = stream.result(timeout=30)
     assert ended.finish_reason is FinishReason.ERROR
     assert "doesn't satisfy the grammar" in ended.error
@@ -241,14 +241,14 @@ def test_a_grammar_that_gives_up_ends_its_request_and_nobody_else(demo: Engine) 
 
 
 def test_a_step_that_fails_waits_for_its_masks_before_others_are_found(
-    demo: Engine, monkeypatch: pytest.MonkeyPatch
+    large_demo: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the smaller steps after it are of the same matchers, and found on the engine's own thread."""
     params = SamplingParams(max_tokens=6, temperature=0, regex="[a-z ]{30}")
     sent = [Submission(prompt, params) for prompt in prompts()[:4]]
 
     def said() -> list[tuple[int, ...]]:
-        return [stream.result(timeout=30).token_ids for stream in demo.submit_many(sent)]
+        return [stream.result(timeout=30).token_ids for stream in large_demo.submit_many(sent)]
 
     busy, met = threading.Lock(), list[bool]()
 
@@ -260,12 +260,12 @@ def test_a_step_that_fails_waits_for_its_masks_before_others_are_found(
             time.sleep(0.2)
             return allowed_bits(*given)
 
-    demo.begin(EngineConfig(max_running=4))
+    large_demo.begin(EngineConfig(max_running=4))
     expected = said()
-    demo.begin(EngineConfig(max_running=4))
+    large_demo.begin(EngineConfig(max_running=4))
     monkeypatch.setattr(masks, "APART", 3 * VOCABULARY // 32)
     monkeypatch.setattr(masks, "allowed_bits", slow)
-    with memory_for(demo, lambda ids: ids.numel() != 4) as refused:
+    with memory_for(large_demo, lambda ids: ids.numel() != 4) as refused:
         assert said() == expected
     assert refused
     assert not any(met)

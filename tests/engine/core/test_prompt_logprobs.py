@@ -149,9 +149,9 @@ def test_what_cannot_tell_of_prompts_is_refused(demo: Engine) -> None:
         demo.submit("A fox", asking())
 
 
-def test_a_prompt_that_is_cancelled_half_way_is_not_told_of(demo: Engine) -> None:
-    demo.begin(EngineConfig("chunked", **SMALL))
-    stream = demo.submit(list(range(40, 300)), asking())
+def test_a_prompt_that_is_cancelled_half_way_is_not_told_of(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig("chunked", **SMALL))
+    stream = large_demo.submit(list(range(40, 300)), asking())
     stream.cancel()
     assert stream.result(30).prompt_logprobs is None
-    assert not records(demo.trace)
+    assert not records(large_demo.trace)

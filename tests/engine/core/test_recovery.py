@@ -62,23 +62,23 @@ def check_blocks(engine: Engine) -> None:
 
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("mode", ["continuous", "chunked"])
-def test_prompts_go_in_smaller_parts(demo: Engine, mode: str, depth: int) -> None:
-    demo.begin(EngineConfig(mode=mode, max_running=8, depth=depth, token_budget=256, prefix_caching=True))
-    expected = said(submit(demo, PROMPTS))
-    demo.begin(demo.config)
-    with memory_for(demo, lambda ids: ids.numel() <= 40) as refused:
-        streams = submit(demo, PROMPTS)
+def test_prompts_go_in_smaller_parts(large_demo: Engine, mode: str, depth: int) -> None:
+    large_demo.begin(EngineConfig(mode=mode, max_running=8, depth=depth, token_budget=256, prefix_caching=True))
+    expected = said(submit(large_demo, PROMPTS))
+    large_demo.begin(large_demo.config)
+    with memory_for(large_demo, lambda ids: ids.numel() <= 40) as refused:
+        streams = submit(large_demo, PROMPTS)
         next(iter(streams[2]))
-        demo.cancel([streams[4].request])
+        large_demo.cancel([streams[4].request])
         assert streams[4].result(timeout=60).finish_reason is FinishReason.CANCELLED
         tokens = said(streams)
     assert len(refused) >= 3, "256, 128 and 64 tokens"
     assert tokens[4] == expected[4][: len(tokens[4])]
     assert tokens[:4] + tokens[5:] == expected[:4] + expected[5:]
-    [(level, text)] = notices(demo)
+    [(level, text)] = notices(large_demo)
     assert level == "warning"
     assert text == f"a step of {refused[0]} tokens ran out of memory ({ASKED}); prompts now go 32 tokens at a time"
-    check_blocks(demo)
+    check_blocks(large_demo)
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -129,10 +129,10 @@ class Told:
     ],
 )
 def test_a_run_says_whether_others_follow_that_do_not_wait_for_these(
-    demo: Engine, times: list[float], limit: int | None, calls: list[tuple[int, bool]]
+    large_demo: Engine, times: list[float], limit: int | None, calls: list[tuple[int, bool]]
 ) -> None:
-    told = Told(demo)
-    run = Run(workload(times, limit=limit), demo.begin(SMALL), told, demo.cancel)
+    told = Told(large_demo)
+    run = Run(workload(times, limit=limit), large_demo.begin(SMALL), told, large_demo.cancel)
     run.result(timeout=30)
     assert told.calls == calls
 
@@ -153,11 +153,11 @@ def test_a_limit_below_the_batch_size_leaves_no_batch_waiting(demo: Engine, mode
 # Ends.
 
 
-def test_a_run_that_is_cancelled_half_way_ends_its_own_requests_alone(demo: Engine) -> None:
-    run = demo.run(workload([0.0] * 20, LONG, limit=3), SMALL)
+def test_a_run_that_is_cancelled_half_way_ends_its_own_requests_alone(large_demo: Engine) -> None:
+    run = large_demo.run(workload([0.0] * 20, LONG, limit=3), SMALL)
     while len(run.trace.requests) < 3:
         time.sleep(0.005)
-    other = demo.submit(FOX, SHORT.with_(max_tokens=60))
+    other = large_demo.submit(FOX, SHORT.with_(max_tokens=60))
     run.cancel()
     trace = run.result(timeout=60)
     assert (run.finished, run.total) == (3, 3)
@@ -168,17 +168,17 @@ def test_a_run_that_is_cancelled_half_way_ends_its_own_requests_alone(demo: Engi
 
 
 @pytest.mark.parametrize("after", [0.0, 0.002, 0.02, 0.1])
-def test_a_run_can_be_cancelled_at_any_moment(demo: Engine, after: float) -> None:
-    run = demo.run(workload([0.01 * i for i in range(10)], limit=2), SMALL)
+def test_a_run_can_be_cancelled_at_any_moment(large_demo: Engine, after: float) -> None:
+    run = large_demo.run(workload([0.01 * i for i in range(10)], limit=2), SMALL)
     time.sleep(after)
     run.cancel()
     run.result(timeout=60)
     assert run.finished == run.total <= 10
 
 
-def test_requests_of_others_do_not_count(demo: Engine) -> None:
-    run = demo.run(workload([0.0, 0.05, 60.0]), SMALL)
-    for stream in [demo.submit(FOX, SHORT) for _ in range(3)]:
+def test_requests_of_others_do_not_count(large_demo: Engine) -> None:
+    run = large_demo.run(workload([0.0, 0.05, 60.0]), SMALL)
+    for stream in [large_demo.submit(FOX, SHORT) for _ in range(3)]:
         stream.result(timeout=60)
     until(lambda: run.finished == 2)
     run.cancel()
@@ -186,11 +186,11 @@ def test_requests_of_others_do_not_count(demo: Engine) -> None:
     assert (run.finished, run.total) == (2, 2)
 
 
-def test_a_run_ends_when_the_engine_begins_another_and_sends_it_nothing(demo: Engine) -> None:
-    run = demo.run(workload([0.0, 0.8, 60.0]), SMALL)
+def test_a_run_ends_when_the_engine_begins_another_and_sends_it_nothing(large_demo: Engine) -> None:
+    run = large_demo.run(workload([0.0, 0.8, 60.0]), SMALL)
     while run.finished < 1:
         time.sleep(0.005)
-    trace = demo.begin(SMALL)
+    trace = large_demo.begin(SMALL)
     assert run.wait(60)
     with pytest.raises(InvalidInput, match="began another run: 2 of 3 requests were never sent; start the run again"):
         run.result(timeout=0)
@@ -209,13 +209,13 @@ def test_a_run_ends_with_an_engine_that_is_closed() -> None:
         run.result(timeout=0)
 
 
-def test_requests_that_an_engine_forgets_do_not_keep_a_run_from_ending(demo: Engine) -> None:
+def test_requests_that_an_engine_forgets_do_not_keep_a_run_from_ending(large_demo: Engine) -> None:
     """An engine that died with a request on its way writes no end for it, but its trace is complete."""
-    trace, sent = Trace([demo.trace.header]), list[Submission]()
+    trace, sent = Trace([large_demo.trace.header]), list[Submission]()
 
     def submit_many(submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         sent.extend(submissions)
-        return [Stream(Ticket(i, 0.0, 1), trace, demo.cancel) for i in range(len(submissions))]
+        return [Stream(Ticket(i, 0.0, 1), trace, large_demo.cancel) for i in range(len(submissions))]
 
     run = Run(workload([0.0, 0.0]), trace, submit_many, lambda ids: None)
     until(lambda: len(sent) == 2)
@@ -240,8 +240,8 @@ def test_a_run_ends_with_a_process_that_is_killed(limit: int | None) -> None:
             run.result(timeout=0)
 
 
-def test_progress_only_rises(demo: Engine) -> None:
-    run = demo.run(workload([0.005 * i for i in range(30)], limit=4), SMALL)
+def test_progress_only_rises(large_demo: Engine) -> None:
+    run = large_demo.run(workload([0.005 * i for i in range(30)], limit=4), SMALL)
     seen = []
     while not run.done:
         seen.append(run.finished)

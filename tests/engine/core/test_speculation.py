@@ -30,23 +30,25 @@ def drafted(trace: Trace) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("mode", ["continuous", "chunked"])
-def test_samples_are_the_same_with_drafts_as_without(demo: Engine, mode: str) -> None:
+def test_samples_are_the_same_with_drafts_as_without(large_demo: Engine, mode: str) -> None:
     """Several samples of a prompt, sampled, greedy and penalized requests, all at once."""
     asks = [SAMPLED, SamplingParams(max_tokens=36, temperature=0), SAMPLED.with_(n=1, repetition_penalty=1.2)]
 
     def said(config: EngineConfig) -> list[tuple[int, ...]]:
-        begin_when_idle(demo, config)
-        streams = [demo.submit(STORY, params) for params in asks]
+        begin_when_idle(large_demo, config)
+        streams = [large_demo.submit(STORY, params) for params in asks]
         return [completion.token_ids for stream in streams for completion in stream.results(timeout=60)]
 
     plain = said(replace(SMALL, mode=mode))
     for kind, how in SPECULATIONS.items():
         assert said(replace(SMALL, mode=mode, prefix_caching=True, **how)) == plain
-        proposed, kept = drafted(demo.trace)
+        proposed, kept = drafted(large_demo.trace)
         assert kept < proposed or kind == "auto", "which drafts what is likely"
         assert kept > 0 or kind == "ngram", "a story says little twice"
         penalized = [
-            step.drafted[(step.request == 2) & (step.drafted > 0)] for step in demo.trace.steps if len(step.drafted)
+            step.drafted[(step.request == 2) & (step.drafted > 0)]
+            for step in large_demo.trace.steps
+            if len(step.drafted)
         ]
         assert not any(map(len, penalized)), "what a penalty counts would depend on what is kept"
 
@@ -84,10 +86,10 @@ def test_a_sampled_token_has_the_models_distribution_where_drafts_are_verified(
     assert square < 26 + 3 * math.sqrt(52)
 
 
-def test_the_record_tells_what_was_drafted_and_what_was_kept(demo: Engine) -> None:
-    begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
-    demo.submit(STORY, SamplingParams(max_tokens=60, temperature=0)).result(timeout=60)
-    header, steps = demo.trace.header, [step for step in demo.trace.steps if step.drafted.any()]
+def test_the_record_tells_what_was_drafted_and_what_was_kept(large_demo: Engine) -> None:
+    begin_when_idle(large_demo, replace(SMALL, **SPECULATIONS["draft"]))
+    large_demo.submit(STORY, SamplingParams(max_tokens=60, temperature=0)).result(timeout=60)
+    header, steps = large_demo.trace.header, [step for step in large_demo.trace.steps if step.drafted.any()]
     assert header.draft is not None
     assert header.draft.name == "demo draft 0.8M"
     assert header.bill is not None
@@ -105,46 +107,46 @@ def test_the_record_tells_what_was_drafted_and_what_was_kept(demo: Engine) -> No
         assert step.seconds["draft"] > 0
 
 
-def test_a_draft_follows_prompts_of_any_length_and_prefixes_that_were_found(demo: Engine) -> None:
+def test_a_draft_follows_prompts_of_any_length_and_prefixes_that_were_found(large_demo: Engine) -> None:
     """The draft computes a long prompt in parts too; K and V of a prefix that was found it computes for itself."""
     prompt = np.random.default_rng(0).integers(10, 3000, 400).tolist()
     params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
-    plain = demo.submit(prompt, params).result(timeout=60).token_ids
-    begin_when_idle(demo, replace(SMALL, token_budget=64, prefix_caching=True, **SPECULATIONS["draft"]))
+    plain = large_demo.submit(prompt, params).result(timeout=60).token_ids
+    begin_when_idle(large_demo, replace(SMALL, token_budget=64, prefix_caching=True, **SPECULATIONS["draft"]))
     kept = []
     for _ in range(2):
-        before = drafted(demo.trace)[1]
-        assert demo.submit(prompt, params).result(timeout=60).token_ids == plain
-        kept.append(drafted(demo.trace)[1] - before)
+        before = drafted(large_demo.trace)[1]
+        assert large_demo.submit(prompt, params).result(timeout=60).token_ids == plain
+        kept.append(drafted(large_demo.trace)[1] - before)
     assert abs(kept[0] - kept[1]) <= 4, "a step that verifies nothing, to see what that costs, may be one of these"
     assert min(kept) > 4
-    assert any(step.reused.any() for step in demo.trace.steps)
+    assert any(step.reused.any() for step in large_demo.trace.steps)
 
 
-def test_a_draft_that_fails_costs_nobody_an_answer(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_that_fails_costs_nobody_an_answer(large_demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     params = SamplingParams(max_tokens=40, temperature=0)
-    plain = demo.submit(STORY, params).result(timeout=60).token_ids
-    begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
-    assert demo.prepared is not None
-    assert demo.prepared.draft is not None
-    runner, after = demo.prepared.draft.runner, iter(range(9))
+    plain = large_demo.submit(STORY, params).result(timeout=60).token_ids
+    begin_when_idle(large_demo, replace(SMALL, **SPECULATIONS["draft"]))
+    assert large_demo.prepared is not None
+    assert large_demo.prepared.draft is not None
+    runner, after = large_demo.prepared.draft.runner, iter(range(9))
 
     def short_of_memory(rows: object) -> None:
         if next(after, None) is None:
             raise torch.OutOfMemoryError("tried to allocate 20 GiB")
 
     monkeypatch.setattr(runner, "choose", short_of_memory)
-    assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
-    assert 0 < drafted(demo.trace)[0] < 40
-    (told,) = [record.text for record in demo.trace.records if isinstance(record, Notice)]
+    assert large_demo.submit(STORY, params).result(timeout=60).token_ids == plain
+    assert 0 < drafted(large_demo.trace)[0] < 40
+    (told,) = [record.text for record in large_demo.trace.records if isinstance(record, Notice)]
     assert told.startswith("drafting failed: tried to allocate 20 GiB")
     monkeypatch.undo()
-    begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
-    assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
-    assert drafted(demo.trace)[0] > 20
+    begin_when_idle(large_demo, replace(SMALL, **SPECULATIONS["draft"]))
+    assert large_demo.submit(STORY, params).result(timeout=60).token_ids == plain
+    assert drafted(large_demo.trace)[0] > 20
 
 
-def test_what_cannot_draft_is_refused_with_the_reason(demo: Engine, tmp_path: Path) -> None:
+def test_what_cannot_draft_is_refused_with_the_reason(large_demo: Engine, tmp_path: Path) -> None:
     for wrong, word in (
         ({"speculation": "medusa"}, "ngram"),
         ({"speculation": "ngram", "mode": "static"}, "continuous"),
@@ -156,14 +158,14 @@ def test_what_cannot_draft_is_refused_with_the_reason(demo: Engine, tmp_path: Pa
         with pytest.raises(InvalidInput, match=word):
             EngineConfig(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="it must be where the model is"):
-        demo.begin(replace(SMALL, speculation="draft", draft=ModelSpec("demo-draft", device="cuda:3")))
+        large_demo.begin(replace(SMALL, speculation="draft", draft=ModelSpec("demo-draft", device="cuda:3")))
     save_tiny_model(_llama_like("Llama"), tmp_path / "other")
     tokenizer = (tmp_path / "other" / "tokenizer.json").read_text("utf-8")
     (tmp_path / "other" / "tokenizer.json").write_text(tokenizer.replace('"Ġfox"', '"Ġfoxes!"'), "utf-8")
     with pytest.raises(InvalidInput, match="vocabulary"):
-        demo.begin(replace(SMALL, speculation="draft", draft=ModelSpec(str(tmp_path / "other"))))
-    demo.begin(SMALL)
-    assert demo.submit(STORY, SamplingParams(max_tokens=3)).result(timeout=60).error == ""
+        large_demo.begin(replace(SMALL, speculation="draft", draft=ModelSpec(str(tmp_path / "other"))))
+    large_demo.begin(SMALL)
+    assert large_demo.submit(STORY, SamplingParams(max_tokens=3)).result(timeout=60).error == ""
 
 
 def test_a_model_that_brings_no_draft_says_so(tiny_folder: Callable[[str], Path]) -> None:

@@ -63,18 +63,20 @@ def test_samples_and_prefixes_say_the_same_swapped_and_computed_again(demo: Engi
 
 
 @pytest.mark.parametrize("switches", [{"kv_dtype": "int8"}, {"speculation": "ngram"}, {"speculation": "draft"}])
-def test_what_comes_back_is_what_it_was_beside_codes_and_drafts(demo: Engine, switches: dict[str, str]) -> None:
+def test_what_comes_back_is_what_it_was_beside_codes_and_drafts(large_demo: Engine, switches: dict[str, str]) -> None:
     said = []
     for blocks, preemption in ((200, "recompute"), (26, "swap")):
-        memory = blocks * 8 * demo.card.kv_token_bytes
+        memory = blocks * 8 * large_demo.card.kv_token_bytes
         if "kv_dtype" in switches:
             memory = memory * 33 // 128  # a byte a value, and one for the scale of 32
         elif switches["speculation"] == "draft":
             memory *= 2  # the draft's K and V lie in the same blocks
-        demo.begin(EngineConfig("chunked", 6, 64, 8, memory, preemption=preemption, cuda_graphs=False, **switches))  # type: ignore[arg-type]
-        streams = [demo.submit([5 + n // 2] * 20 + [7 + n] * 12, GREEDY.with_(max_tokens=40)) for n in range(6)]
+        large_demo.begin(
+            EngineConfig("chunked", 6, 64, 8, memory, preemption=preemption, cuda_graphs=False, **switches)
+        )  # type: ignore[arg-type]
+        streams = [large_demo.submit([5 + n // 2] * 20 + [7 + n] * 12, GREEDY.with_(max_tokens=40)) for n in range(6)]
         said.append([stream.result(timeout=60).token_ids for stream in streams])
-        moved = sum(len(step.swap_event) for step in demo.trace.steps)
+        moved = sum(len(step.swap_event) for step in large_demo.trace.steps)
         assert (moved > 10) is (preemption == "swap")
     assert said[0] == said[1]
 

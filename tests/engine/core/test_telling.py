@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import Engine, EngineConfig, SamplingParams, Submission
 from engine.core.telling import Telling
 from engine.kernels.cpu.library import native
 from engine.models.attention import Timer
@@ -18,12 +18,13 @@ GOES_ON = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 
 
 @pytest.mark.skipif(native().library is None, reason=native().why)
-def test_a_step_is_told_of_while_the_next_computes(demo: Engine) -> None:
-    demo.begin(EngineConfig(max_running=4))
-    assert demo.runner.overlaps
+def test_a_step_is_told_of_while_the_next_computes(large_demo: Engine) -> None:
+    large_demo.begin(EngineConfig(max_running=4))
+    assert large_demo.runner.overlaps
     told: list[tuple[Record, int]] = []
-    demo.trace.listen(lambda record: told.append((record, demo.scheduler.ledger.in_flight)))
-    streams = [demo.submit(f"A story of {n} foxes", GOES_ON.with_(max_tokens=8 + 4 * n)) for n in range(2)]
+    large_demo.trace.listen(lambda record: told.append((record, large_demo.scheduler.ledger.in_flight)))
+    asked = [Submission(f"A story of {n} foxes", GOES_ON.with_(max_tokens=8 + 4 * n)) for n in range(2)]
+    streams = large_demo.submit_many(asked)
     assert [len(stream.result(timeout=60).token_ids) for stream in streams] == [8, 12]
     with_steps = [(type(record), under_way) for record, under_way in told if isinstance(record, (Step, StepStarted))]
     assert [kind for kind, _ in with_steps] == [StepStarted, Step] * (len(with_steps) // 2), "one after the other"
@@ -37,12 +38,12 @@ def test_a_step_is_told_of_while_the_next_computes(demo: Engine) -> None:
             last = next(step for step in reversed(records[:i]) if isinstance(step, Step))
             assert record.request in last.request
             assert last.ended <= record.time
-    again = demo.submit("A story of a kite", GOES_ON)  # what is told of while nothing follows comes at once, too
+    again = large_demo.submit("A story of a kite", GOES_ON)  # what is told of while nothing follows comes at once, too
     next(iter(again))
     again.cancel()
     assert again.result(timeout=60).finish_reason == "cancelled"
     until = time.monotonic() + 60
-    while not isinstance(demo.trace.records[-1], Ended):
+    while not isinstance(large_demo.trace.records[-1], Ended):
         assert time.monotonic() < until
 
 

@@ -37,6 +37,8 @@ from engine.kernels.rms_norm import Rounding
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 
+pytestmark = pytest.mark.slow
+
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 

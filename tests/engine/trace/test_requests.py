@@ -104,8 +104,8 @@ GREEDY = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
 
 
 @pytest.mark.parametrize("mode", ["sequential", "static", "continuous-padded", "continuous", "chunked"])
-def test_the_past_of_a_run_is_what_its_records_told_by_then(demo: Engine, mode: str) -> None:
-    trace = play(demo, EngineConfig(mode=mode, max_running=4, token_budget=16), [GREEDY] * 7, cancelled=2)
+def test_the_past_of_a_run_is_what_its_records_told_by_then(large_demo: Engine, mode: str) -> None:
+    trace = play(large_demo, EngineConfig(mode=mode, max_running=4, token_budget=16), [GREEDY] * 7, cancelled=2)
     assert {State.WAITING, State.DECODE, State.FINISHED} <= assert_past(trace)
     assert any(v.reason is FinishReason.CANCELLED for v in trace.requests.values())
 
@@ -126,11 +126,11 @@ def test_the_past_of_samples_that_share_a_prompt_and_of_prompts_that_share_a_pre
     assert_past(trace)
 
 
-def test_the_past_of_a_batch_that_is_delivered_whole(demo: Engine) -> None:
+def test_the_past_of_a_batch_that_is_delivered_whole(large_demo: Engine) -> None:
     params = [SamplingParams(max_tokens=n, temperature=0, ignore_eos=True) for n in (4, 30, 12, 9, 20)]
     config = EngineConfig(mode="static", max_running=3, delivery="batch")
-    assert_past(play(demo, config, params))
-    assert_past(play(demo, config, params, cancelled=1))
+    assert_past(play(large_demo, config, params))
+    assert_past(play(large_demo, config, params, cancelled=1))
 
 
 def test_text_that_was_held_back_comes_with_the_end() -> None:

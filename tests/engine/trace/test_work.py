@@ -126,14 +126,14 @@ def test_a_run_is_counted_as_torch_counts_it_and_as_one_would_by_hand(tiny: Engi
 
 
 @pytest.mark.parametrize("samples", [1, 4])
-def test_a_prefix_that_rows_share_is_read_once_on_a_cpu(demo: Engine, samples: int) -> None:
+def test_a_prefix_that_rows_share_is_read_once_on_a_cpu(large_demo: Engine, samples: int) -> None:
     config = EngineConfig(max_running=16, prefix_caching=True)
     if samples == 1:
-        trace = demo.run(load_workload("shared-system-prompt", count=12), config).result()
+        trace = large_demo.run(load_workload("shared-system-prompt", count=12), config).result()
     else:
-        trace = demo.begin(config)
+        trace = large_demo.begin(config)
         params = SamplingParams(max_tokens=24, temperature=1.0, ignore_eos=True, n=samples)
-        demo.submit(list(range(5, 75)), params).result(60)
+        large_demo.submit(list(range(5, 75)), params).result(60)
     header = trace.header
     records = [record for record in trace.records if isinstance(record, Step)]
     work = WorkCounter(header).count(records)

@@ -246,13 +246,13 @@ def test_a_chat_of_the_demo_is_the_demo_workload() -> None:
     assert workload.name == "demo stories"
 
 
-def test_json_stories_are_stories_to_the_shipped_schema(demo: Engine) -> None:
+def test_json_stories_are_stories_to_the_shipped_schema(large_demo: Engine) -> None:
     """Whose words are those that the demo model knows: each ends by itself, and the hero is the one that was asked
     for."""
     workload = load_workload("json-stories", count=12)
     schema = load_schema("story")
     assert {json.loads(a.params.json_schema or "")["title"] for a in workload.arrivals} == {"story"}
-    run = demo.run(workload)
+    run = large_demo.run(workload)
     texts = [view.samples[0].text for view in run.result().requests.values()]
     assert {view.samples[0].reason for view in run.trace.requests.values()} == {"stop"}
     for text in texts:

@@ -67,9 +67,9 @@ class Lender(LocalHost):
         pass
 
 
-def test_a_race_says_what_is_not_known(demo: Engine, ours: Server, llamacpp: Server, tmp_path: Path) -> None:
+def test_a_race_says_what_is_not_known(large_demo: Engine, ours: Server, llamacpp: Server, tmp_path: Path) -> None:
     lanes = [Lane(EngineConfig(max_running=4)), Lane(server=ours), Lane(server=llamacpp)]
-    result = Race(SHORT, lanes, kv_tokens=1024).play(Lender(demo), lambda event: None, Event())
+    result = Race(SHORT, lanes, kv_tokens=1024).play(Lender(large_demo), lambda event: None, Event())
     assert [result.error(i) for i in range(3)] == ["", "", ""]
     texts = [[view.text for view in views(result.traces(i)[0])] for i in range(3)]
     assert texts[0] == texts[1] == texts[2]  # the same model in float32, greedily, here and at both servers
