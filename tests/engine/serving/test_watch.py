@@ -29,7 +29,17 @@ from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import GREEDY, Wire, heard, heard_until, raw, said, tells_how_things_stand, watching
+from tests.engine.serving.wires import (
+    GREEDY,
+    Wire,
+    heard,
+    heard_until,
+    raw,
+    said,
+    take,
+    tells_how_things_stand,
+    watching,
+)
 from tests.waiting import until
 
 
@@ -133,6 +143,7 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
     ann, boss = (raw(closed.address, keys[name], control=True) for name in ("ann", "boss"))
     with ann as watches, boss as reads:  # what ends before they are told how things stand is not told
         told = [heard_until(each, tells_how_things_stand) for each in (watches, reads)]
+        list(map(take, (watches, reads), told))
         one = engine.submit([{"role": "user", "content": words}], params, "ann")
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))

@@ -1,6 +1,5 @@
 """Nobody waits for who is slow; who is late is told enough; who comes back to another server is told what was lost."""
 
-import json
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from tests.engine.serving.wires import (
     heard_until,
     raw,
     size,
+    take,
     tells_how_things_stand,
     watching,
 )
@@ -43,14 +43,15 @@ def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_n
     monkeypatch.setattr(server_module, "GLANCE", 0.1)
     with serving(engine, ServingSettings(port=0)) as server, raw(server.address) as slow:
         told = heard_until(slow, tells_how_things_stand)
-        slow.send(json.dumps({"do": "took", "bytes": size(told)}))
+        take(slow, told)
         stream = engine.submit("Once", GREEDY.with_(max_tokens=400))
         stream.result(30)
         until(lambda: engine.trace.records.first > len(engine.trace.records) - 100)
         first = heard_until(slow, lambda said: size(said) >= 4096)
-        assert size(first + heard(slow, 0.3)) < 4096 + 40_000, "the window, and the frame that filled it"
+        first += heard(slow, 0.3)
+        assert size(first) < 4096 + 40_000, "the window, and the frame that filled it"
         known = sum(len(unpack(frame)[1]) for frame in frames(told + first) if unpack(frame)[0] != STATE)
-        slow.send(json.dumps({"do": "took", "bytes": size(told + first)}))
+        take(slow, told + first)
         later = heard_until(slow, lambda said: begins(said))
         (began,), (again,) = begins(told), begins(later)
         assert again["lost"] == again["position"] - (began["position"] + known) > 0, (
@@ -63,12 +64,12 @@ def test_who_joins_late_is_told_how_things_stand_and_no_more(
     engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "HISTORY", 64)
-    monkeypatch.setattr(server_module, "GLANCE", 0.1)
+    monkeypatch.setattr(server_module, "GLANCE", 0.02)
     with serving(engine, ServingSettings(port=0)) as server:
         early = len(engine.trace.records)
-        stream = engine.submit("Once", GREEDY.with_(max_tokens=600))
-        until(lambda: len(engine.trace.records) - early > 500)
-        time.sleep(0.4)  # a look of the server's
+        stream = engine.submit("Once", GREEDY.with_(max_tokens=900))
+        until(lambda: len(engine.trace.records) - early > 200)
+        time.sleep(0.2)  # looks of the server's
         with watching(server.address) as remote:
             at_once = len(remote.trace.records)
             assert at_once < 64 + 2 * 400, "of some thousand"

@@ -57,11 +57,16 @@ def heard(connection: ClientConnection, seconds: float = 1.0) -> list[str | byte
 
 
 def heard_until(connection: ClientConnection, enough: Callable[[list[str | bytes]], bool]) -> list[str | bytes]:
-    """All that comes until it is."""
+    """All that comes until it is. Nothing is taken of it: a server sends on as long as its window for that lasts."""
     found: list[str | bytes] = []
     while not enough(found):
         found.append(connection.recv(30))
     return found
+
+
+def take(connection: ClientConnection, said: list[str | bytes]) -> None:
+    """All that it was sent up to now."""
+    connection.send(json.dumps({"do": "took", "bytes": size(said)}))
 
 
 def frames(said: list[str | bytes]) -> list[bytes]:
