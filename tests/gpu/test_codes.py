@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored
 
+from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored
 from tests.engine.kernels.paged_case import Shape, random_shape
 
 pytest.importorskip("triton")

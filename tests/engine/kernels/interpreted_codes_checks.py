@@ -8,11 +8,10 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored
-
 from engine.kernels.jit import jit, launch, tl
 from engine.kernels.kv_codes import reciprocal
 from engine.kernels.quantized_kv import scale_values
+from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored
 from tests.engine.kernels.paged_case import random_shape
 
 
