@@ -31,7 +31,7 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers in a loop (ARGS="80 90", ARGS="--matrix")
 	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
