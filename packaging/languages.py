@@ -19,6 +19,9 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from app.language import DOMAIN, FOLDER
+from app.stage.scene import Scene, in_words
+from app.stage.scene_file import read_tour, shipped_tour
+from engine.compare import parse_lane
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYWORDS = {"tr": None, "trn": (1, 2)}
@@ -36,15 +39,32 @@ def said_in(
 
 
 def template() -> Catalog:
-    """What is said in the sources, and in shipped workloads, by the file it is said in."""
+    """What is said in the sources, and in shipped workloads and scenes, by the file it is said in."""
     found = Catalog(project="Batchscope", creation_date=LONG_AGO, revision_date=LONG_AGO, fuzzy=False)
     for name, _, said, notes, context in extract_from_dir(ROOT / "app", [("**.py", said_in)], keywords=KEYWORDS):
         found.add(said, locations=[(f"app/{name}", 0)], auto_comments=notes, context=context)
-    for path in sorted((ROOT / "resources" / "workloads").glob("*.toml")):
+    resources = ROOT / "resources"
+    for path in sorted((*resources.glob("workloads/*.toml"), *resources.glob("scenes/workloads/*.toml"))):
         told = tomllib.loads(path.read_text())
         for said in (told["title"], told["description"]):
-            found.add(said, locations=[(f"resources/workloads/{path.name}", 0)])
+            found.add(said, locations=[(path.relative_to(ROOT).as_posix(), 0)])
+    for folder in (shipped_tour(), shipped_tour() / "shown"):
+        for scene in read_tour(folder):
+            for said in words_of(scene):
+                found.add(said, locations=[(scene.file.relative_to(ROOT).as_posix(), 0)])
     return found
+
+
+def words_of(scene: Scene) -> list[str]:
+    """All that is said of a scene, and its lanes' headings."""
+    said: list[str] = []
+
+    def hear(words: str) -> str:
+        said.append(words)
+        return words
+
+    in_words(scene, hear)
+    return list(filter(None, (*said, *(parse_lane(lane).name for lane in scene.lanes))))
 
 
 def catalog_path(language: str) -> Path:

@@ -2,8 +2,9 @@
 
 python packaging/scene_pictures.py [FOLDER] [--only NAME ...] [--recorded] [--points] [--light]
 
-`--recorded` replays the recordings: the same pictures each time, and no model is loaded. `--baselines` keeps these as
-the pictures that tests compare with: python -m tests.without_engine packaging/scene_pictures.py --baselines
+In the desktop's language, as the window is: LC_ALL=de_DE.UTF-8 before it makes German ones. `--recorded` replays the
+recordings: the same pictures each time, and no model is loaded. `--baselines` keeps these as the pictures that tests
+compare with: python -m tests.without_engine packaging/scene_pictures.py --baselines
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """A scene with several lanes: a race on the Compare page."""
 
+from dataclasses import replace
+
 from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import LaneChoice, RaceChoice
@@ -7,17 +9,22 @@ from app.compare.page import ComparePage
 from app.compare.race.lane_show import LaneState
 from app.compare.race.session import SPEEDS
 from app.inside.insights import INSIGHTS
-from app.language import tr
+from app.language import shipped, tr
 from app.session.lessee import Phase
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene
 from app.stage.show import GivenUp, set_speed, until
 from app.stage.spotlight import reveal
 from app.words import sentence
-from engine import InvalidInput, ModelSpec, Trace
+from engine import InvalidInput, Lane, ModelSpec, Trace
 from engine.compare import load_race
 
 APART = 0.05  # of a share: however slow a lane was, what is pointed at before it is in the light for so long
+
+
+def headed(lane: Lane) -> Lane:
+    """The lane with its heading in the language that is spoken."""
+    return replace(lane, name=shipped(lane.name))
 
 
 class RaceShow:
@@ -77,7 +84,8 @@ class RaceShow:
         except InvalidInput as error:
             return str(error)
         if not given_up():
-            self._page.show_race(result, self._choice, run)
+            lanes = tuple(map(headed, result.lanes))
+            self._page.show_race(replace(result, lanes=lanes), self._choice, run)
             self._raced = True
             await until(lambda: race.report is not None or given_up())
             await until(lambda: all(lane.playback.caught_up for lane in race.lanes) or given_up())
@@ -86,8 +94,9 @@ class RaceShow:
     @property
     def _choice(self) -> RaceChoice:
         scene = self._scene
-        lanes = tuple(map(LaneChoice.parse, scene.lanes))
-        return RaceChoice(scene.workload, lanes, scene.kv_tokens or 0, scene.count or 0)
+        lanes = map(LaneChoice.parse, scene.lanes)
+        spoken = tuple(replace(choice, lane=headed(choice.lane)) for choice in lanes)
+        return RaceChoice(scene.workload, spoken, scene.kv_tokens or 0, scene.count or 0)
 
     # -- once more ------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 RUN_PANELS = (
@@ -78,6 +78,19 @@ class Scene:
         words += ["--kv-tokens", str(self.kv_tokens)] if self.kv_tokens else []
         words += ["--beams", str(self.beam_width)] if self.beam_width > 1 else []
         return shlex.join(words)
+
+
+def in_words(scene: Scene, say: Callable[[str], str]) -> Scene:
+    """The scene with whatever is said of it as `say` puts it: figures in it are still to be filled."""
+    return replace(
+        scene,
+        title=say(scene.title),
+        caption=say(scene.caption),
+        question=say(scene.question),
+        answer=say(scene.answer),
+        notes=say(scene.notes),
+        points=tuple(replace(point, words=say(point.words)) for point in scene.points),
+    )
 
 
 def shares(points: Sequence[Point], step_ends: Sequence[float], origin: float) -> list[float]:

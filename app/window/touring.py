@@ -9,10 +9,10 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QMainWindow, QMenu
 
-from app.language import tr
+from app.language import shipped, tr
 from app.session.session import SessionState
 from app.stage.caption_bar import CaptionBar
-from app.stage.scene import Scene
+from app.stage.scene import Scene, in_words
 from app.stage.scene_file import read_tour, shipped_tour
 from app.stage.stage import Stage
 from app.stage.tour_card import TourCard
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 EVERYWHERE = Qt.ShortcutContext.ApplicationShortcut  # the speaker's notes too
 KEYS = (("PgDown", 1), ("PgUp", -1))
+
+
+def spoken(scenes: Sequence[Scene]) -> tuple[Scene, ...]:
+    """The scenes in the window's language, as far as a catalog has their words."""
+    return tuple(in_words(scene, shipped) for scene in scenes)
 
 
 class Touring(QObject):
@@ -72,19 +77,19 @@ class Touring(QObject):
     def scenes(self) -> QMenu:
         """A menu with each scene that is shipped: those of the tour, and those that show one thing by itself."""
         if self._menu.isEmpty():
-            for number, scene in enumerate(read_tour()):
+            for number, scene in enumerate(spoken(read_tour())):
                 action = self._menu.addAction(tr("Scene {number}: {title}", number=number + 1, title=scene.title))
                 action.triggered.connect(lambda checked=False, number=number: self.ask(number))
-            for scene in read_tour(shipped_tour() / "shown"):
+            for scene in spoken(read_tour(shipped_tour() / "shown")):
                 action = self._menu.addAction(tr("Show me: {title}", title=scene.title))
                 action.triggered.connect(lambda checked=False, scene=scene: self.take([scene]))
         return self._menu
 
     def take(self, scenes: Sequence[Scene], number: int = 0) -> None:
         """Begins a tour at a scene, or goes there in the one that is on; not while something runs that it would end."""
-        stage = self._stage
+        stage, scenes = self._stage, spoken(scenes)
         if self.tour is not None:
-            if self.tour.scenes == tuple(scenes):
+            if self.tour.scenes == scenes:
                 self.tour.go(number)
             return
         if self._runs.running or stage.session.state is SessionState.LEASED:
