@@ -9,12 +9,12 @@ from engine.trace import MEASURES, Measure, Metrics, bytes_text, measure
 COUNTS = ("prompt_tokens", "output_tokens", "computed_tokens", "drafted_tokens", "accepted_tokens")  # of Metrics
 WEIGHTS = "weights"  # bytes of the model's
 READ: Mapping[str, Measure] = MEASURES | {key: Measure(key, key.replace("_", " "), "") for key in COUNTS}
-_PLACE = re.compile(r"\{(\d+)\.([\w.]+)\}")
+PLACE = re.compile(r"\{(\d+)\.([\w.]+)\}")  # of a figure in words: a lane, counted from 1, and a key
 
 
 def check_places(words: str, lanes: int) -> None:
     """Raises InvalidInput for a figure that no lane has."""
-    for lane, key in _PLACE.findall(words):
+    for lane, key in PLACE.findall(words):
         if not 1 <= int(lane) <= lanes:
             raise InvalidInput(f"{{{lane}.{key}}}: there is no lane {lane}; lanes are counted from 1")
         if key != WEIGHTS and key not in READ:
@@ -36,4 +36,4 @@ def filled(words: str, traces: Sequence[Trace]) -> str:
             measured[lane] = measure(traces[lane])
         return READ[key].text(READ[key].read(measured[lane]))
 
-    return _PLACE.sub(text, words)
+    return PLACE.sub(text, words)

@@ -11,6 +11,8 @@ from babel.messages import Catalog
 
 from app import language
 from app.language import tr, trn
+from app.stage.figures import PLACE
+from app.stage.scene_file import read_tour, shipped_tour
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "packaging"))
 import languages
@@ -65,6 +67,23 @@ def test_every_message_is_translated_with_its_values(name: str) -> None:
         for i, each in enumerate(found):  # one, many, and whatever other numbers the language has
             assert fields(ids[min(i, len(ids) - 1)]) <= fields(each) | {"count"}, message.id
             assert fields(each) <= set().union(*map(fields, ids)), message.id
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_is_said_of_a_shipped_scene_is_translated_with_its_figures(name: str) -> None:
+    language.speak([name])
+    scenes = *read_tour(), *read_tour(shipped_tour() / "shown")
+    assert len(scenes) > 16
+    catalog = languages.read(name)
+    for scene in scenes:
+        words = languages.words_of(scene)
+        assert {scene.title, scene.caption, scene.question, scene.answer, scene.notes} <= set(words)
+        assert {point.words for point in scene.points} <= set(words)
+        for each in words:
+            assert each in catalog, f"{scene.file.name}: {each}"
+            found = language.shipped(each)
+            assert found == catalog[each].string
+            assert sorted(PLACE.findall(found)) == sorted(PLACE.findall(each)), each
 
 
 def test_whatever_is_looked_up_is_a_literal() -> None:

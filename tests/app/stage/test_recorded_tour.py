@@ -3,12 +3,17 @@
 New ones, to be looked at: python -m tests.without_engine packaging/scene_pictures.py --baselines
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication, QImage
+from pytestqt.qtbot import QtBot
 
+from app import language
 from app.stage.scene_file import RUNS, read_scene, read_tour, shipped_tour
+from app.window.main_window import MainWindow
 from engine import InvalidInput
 from tests import without_engine
 from tests.app.stage.likeness import MOST, differences, side_by_side
@@ -62,3 +67,58 @@ def test_a_scene_of_ones_own_names_its_recording(tmp_path: Path) -> None:
         read_scene(file)
     (tmp_path / "talk.bsrun").write_bytes((shipped_tour() / RUNS / "04-static.bsrun").read_bytes())
     assert read_scene(file).run == tmp_path / "talk.bsrun"
+
+
+@pytest.fixture
+def german() -> Iterator[None]:
+    language.speak(["de"])
+    yield
+    language.speak(["en"])
+
+
+def test_a_shipped_scene_is_told_in_the_language_of_the_window_and_ones_own_as_it_is_written(
+    qtbot: QtBot, german: None, window: MainWindow, tmp_path: Path
+) -> None:
+    shipped = shipped_tour() / "15-speculation.toml"
+    words, recorded = shipped.read_text(), shipped_tour() / RUNS / "15-speculation.bsrace"
+    words = words.replace('title = "Speculation:', 'run = "mine.bsrace"\ntitle = "My own:')
+    words = words.replace("name=Without drafts", "name=Plainly").replace("The same {2", "Just {2")
+    (tmp_path / "mine.toml").write_text(words)
+    (tmp_path / "mine.bsrace").write_bytes(recorded.read_bytes())
+    scenes = read_scene(shipped), read_scene(tmp_path / "mine.toml")
+    assert scenes[0].title.startswith("Speculation"), "it is read as it is written"
+
+    window.touring.recorded = True
+    window.touring.take(scenes)
+    tour, bar = window.touring.tour, window.touring.bar
+    assert tour is not None
+    tour.replays = False
+
+    def said_of(number: int) -> tuple[str, str, list[str]]:
+        qtbot.waitUntil(lambda: tour.number == number and tour.over and tour.words != "", timeout=20_000)
+        assert window.compare is not None
+        return bar.title.text(), tour.words, [view.lane.name for view in window.compare.views]
+
+    title, last, lanes = said_of(0)
+    assert (title, lanes) == ("Spekulation: raten und auf einmal prüfen", ["Ohne Drafts", "Mit Drafts"])
+    assert last.startswith("Dieselben 64 Token: 64 Schritte"), "figures are filled in afterwards"
+    assert bar.pointed.text() == last
+    assert bar.caption.text().startswith("Ein kleines Draft-Modell")
+    assert bar.question.text().startswith("Warum ist die Antwort")
+    assert bar.accessibleName().endswith(f"{title}. {bar.caption.text()}")
+    bar.answer.click()
+    assert "Geratenes bleibt nur" in bar.question.text()
+
+    qtbot.keyClick(window, Qt.Key.Key_F5, Qt.KeyboardModifier.ShiftModifier)
+    notes = window.presenting.notes
+    assert notes is not None
+    assert notes.notes.text().startswith("Ein kleines Modell rät")
+    assert notes.title.text() == title
+    assert "My own" in notes.then.text()
+
+    tour.go(1)
+    title, last, lanes = said_of(1)
+    assert title.startswith("My own: guess ahead")
+    assert last.startswith("Just 64 tokens: 64 steps")
+    window.touring.leave()
+    qtbot.waitUntil(lambda: window.touring.tour is None)
