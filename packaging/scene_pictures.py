@@ -96,6 +96,8 @@ def main() -> None:
     options.add_argument("--zoom", type=float, default=1.0, help="how large words and lines are")
     options.add_argument("--baselines", action="store_true", help="make the pictures that tests compare with anew")
     given = options.parse_args()
+    if given.baselines and given.only:
+        options.error("--baselines are of a whole tour: every scene says which of all it is; leave --only away")
     if given.baselines:
         given.folder, given.recorded = BASELINES, True
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -33,17 +33,19 @@ from engine.compare import compare, lane_name, table
 from engine.core import import_engine
 from engine.decoding import grammars_missing
 from engine.trace import RUN_SUFFIX, Notice, RequestView, SampleView, Slo, TraceWriter, formulas
-from engine.workloads import demo_workload, read_prompts, unwrapped
+from engine.workloads import Arrival, as_prompt, demo_workload, read_prompts, unwrapped
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     does = "send prompts to the engine without a window and print the metrics"
     form = argparse.RawDescriptionHelpFormatter
     run = commands.add_parser("run", help=does, formatter_class=form, epilog=f"what is printed:\n{formulas()}")
+    told = "is sent, and its answer printed; several run together (default: 64 demo stories)"
+    run.add_argument("prompt", nargs="*", metavar="PROMPT", help=told)
     model_options(run)
     engine_options(run)
     sampling_options(run)
-    run.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line, UTF-8 (default: 64 demo stories)")
+    run.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line, UTF-8")
     run.add_argument("--raw", action="store_true", help="send the prompts as plain text, without the chat template")
     run.add_argument("--repeat", type=whole, default=1, metavar="N", help="send every prompt N times")
     workload_options(run, None)
@@ -59,8 +61,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_prompts(options: argparse.Namespace) -> int:
     """Everything is checked before the model is loaded, so that a mistake costs no wait."""
     spec, config, params, slo = spec_of(options), config_of(options), sampling_of(options), slo_of(options)
-    if options.prompts and options.workload:
-        raise InvalidInput("--prompts and --workload: give one of the two")
+    given = {"--prompts": options.prompts, "--workload": options.workload, "PROMPT": options.prompt}
+    if len(named := [name for name, value in given.items() if value]) > 1:
+        raise InvalidInput(f"{' and '.join(named)}: give one of them")
+    if not all(prompt.strip() for prompt in options.prompt):
+        raise InvalidInput("PROMPT is empty; write what the model is to go on from")
     if not options.workload:
         refuse_workload_options(options)
     workload = sampled(workload_of(options, spec), options) if options.workload else None
@@ -69,6 +74,9 @@ def run_prompts(options: argparse.Namespace) -> int:
     if options.prompts:
         told = read_prompts(options.prompts, params, chat=True, model_folder=spec.source) * options.repeat
         workload = Workload(options.prompts.name, told)
+    elif options.prompt:
+        asked = tuple(Arrival(0.0, as_prompt(prompt, True), params) for prompt in options.prompt)
+        workload = Workload("prompts", asked * options.repeat)
     held = any(each.params.constrained for each in workload.arrivals) if workload else params.constrained
     if held and (why := grammars_missing()):
         raise InvalidInput(f"regex, choices, json_schema: {why}")
@@ -83,7 +91,7 @@ def run_prompts(options: argparse.Namespace) -> int:
                     print(f"batchscope: {record.text}", file=sys.stderr)
             if workload is None:
                 workload = demo_workload(64 * options.repeat).with_params(params)
-            if options.prompts and (options.raw or not engine.card.chat):
+            if (options.prompts or options.prompt) and (options.raw or not engine.card.chat):
                 plain = (replace(a, prompt=unwrapped(a.prompt)) for a in workload.arrivals)
                 workload = replace(workload, arrivals=tuple(plain))
             run = engine.run(workload)
@@ -135,7 +143,7 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
     if options.csv:
         print(compare([lane_name(Lane(header.config, spec))], [[metrics]]).csv(), end="")
         return
-    if options.texts:
+    if options.texts or options.prompt:
         for v in views:
             print(f"[{v.request}] {_asked(v)}")
             print(*(_scored(sample) for sample in v.samples), sep="\n", end="\n\n")

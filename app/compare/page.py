@@ -297,6 +297,7 @@ class ComparePage(Page):
         discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
+        self.legend.tell(any(lane.lane.config.mode == "recompute" for lane in self.race.lanes))
         self._chosen = None
         for view in self.views:
             self._lanes.addWidget(view, 1)

@@ -106,11 +106,9 @@ class LaneRow(QWidget):
 
     def compare(self, base: Figures) -> None:
         """Says its figures, with their ratio to those of the first lane."""
-        rate, ratio, note = self.figures.rate, None, ""
-        if rate and base.rate:
-            ratio = rate / base.rate
-            note = tr("the first lane") if self.index else tr("baseline")
-        self.panel.show_figures(self.figures, self.total, ratio, note)
+        self.panel.show_figures(self.figures, self.total, base)
+        rate = self.figures.rate
+        ratio = rate / base.rate if rate and base.rate else None
         words = [tr("{rate} tok/s", rate=rate_words(rate)), f"× {ratio:.1f}" if ratio and self.index else ""]
         facts = [*filter(None, words), wasted_words(self.figures)]
         more = [*facts, ttft_words(self.figures)]

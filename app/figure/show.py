@@ -122,7 +122,7 @@ class RaceShow(QWidget):
             self.charts = tokens, waits, StripChart("race_itl", ITL, self._lanes, logarithmic=True)
         for chart in self.charts:
             chart.span = self.span
-        self.legend = SlotsLegend()
+        self.legend = SlotsLegend(any(lane.config.mode == "recompute" for lane in race.lanes))
         self.legend.setVisible(insight is None)
         self.title, self.clock = label(title, "title"), Clock()
         self.verdict = Verdict("verdict", size=18, weight=600)

@@ -29,6 +29,7 @@ TIPS = (
     (RATE, tr("Σ output tokens / D, D from the first submit to the last token so far")),
     (tr("computed rows wasted"), tr("(held rows + rows whose every token was thrown away) / rows of all steps")),
     (tr("drafts wasted"), tr("drafted tokens that were thrown away / drafted tokens")),
+    (tr("computed again"), tr("tokens computed before, in rows that said something new / computed tokens")),
     (tr("first token p95"), tr("TTFT p95: 95th percentile of first token − submit, over requests")),
     (tr("KV waste"), MEASURES["kv.waste"].formula),
 )
@@ -39,7 +40,7 @@ KIND_WORDS = tr(
 
 
 class LaneFigures(Painted):
-    """`ratio` is the rate against the first lane's; None where there is nothing to compare with."""
+    """The ratio is the rate against the first lane's, where there is something to compare with."""
 
     hint, least = (WIDTH, 160), (WIDTH, 84)
     big, second, text, small = Face(24, 300), Face(17, 500), Face(13), Face(12)
@@ -49,14 +50,21 @@ class LaneFigures(Painted):
         super().__init__("lane_figures", tr("Figures"))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.lane = lane
-        self._figures, self._total, self._note = Figures(), 0, ""
+        self._figures, self._total = Figures(), 0
         self._ratio: float | None = None
+        self._notes: tuple[str, ...] = ("",)  # that stand beside the ratio: the first of them that fits
         self._said: tuple[str, ...] = ()
         self._say()
 
-    def show_figures(self, figures: Figures, total: int, ratio: float | None, note: str) -> None:
-        """`note` stands beside the ratio: "baseline", "the first lane"."""
-        self._figures, self._total, self._ratio, self._note = figures, total, ratio, note
+    def show_figures(self, figures: Figures, total: int, base: Figures | None) -> None:
+        """`base`: the first lane's figures; its own in the first lane; None where it runs alone."""
+        self._figures, self._total, self._ratio, self._notes = figures, total, None, ("",)
+        if base is not None and figures.rate and base.rate:
+            self._ratio, self._notes = figures.rate / base.rate, (tr("the first lane"),)
+            if not self.lane:
+                self._notes = (tr("baseline"),)
+            elif min(figures.ended, base.ended) < total:
+                self._notes = tr("the first lane, so far"), tr("so far")
         self._say()
 
     def _say(self) -> None:
@@ -64,7 +72,7 @@ class LaneFigures(Painted):
         said = (
             rate_words(f.rate),
             f"{self._ratio:.1f} ×" if self._ratio is not None else "",
-            self._note,
+            self._notes[0],
             wasted_words(f),
             ttft_words(f),
             waste_words(f),
@@ -87,7 +95,7 @@ class LaneFigures(Painted):
             self._paint_stage(painter)
             return
         t, px = theme.current(), theme.px
-        rate, ratio, note, wasted, ttft, waste, finished = self._said
+        rate, ratio, _, wasted, ttft, waste, finished = self._said
         line, gap = round(self.text.height * 1.25), px(6)
         big, second = round(self.big.height), round(self.second.height)
         foot = px(5) + gap + round(self.small.height)  # the bar, and what it says below it
@@ -103,8 +111,7 @@ class LaneFigures(Painted):
             x, y = 0.0, y + second + px(3)
         self.second.say(painter, x, y, ratio, self._ratio_color())
         x += self.second.width(ratio) + px(8)
-        if x + self.text.width(note) <= self.width():
-            self.text.say(painter, x, y, note, t.secondary)
+        self.text.say(painter, x, y, self._note(x), t.secondary)
 
         if self.text.width(waste) > self.width():
             waste = short_waste_words(self._figures)
@@ -132,7 +139,7 @@ class LaneFigures(Painted):
     def _paint_stage(self, painter: QPainter) -> None:
         """What can be read from the last row: the rate, the ratio, how many are finished."""
         t, px, f = theme.current(), theme.px, self._figures
-        rate, ratio, note, *_ = self._said
+        rate, ratio, *_ = self._said
         done = tr("{n:,} of {all:,}", n=f.finished, all=self._total)
         foot, line = round(self.small.height), round(1.1 * self.text.height)
         tall = self.height() >= self.large.height + line + foot + px(6)
@@ -143,13 +150,17 @@ class LaneFigures(Painted):
         if ratio and tall:
             y += line + px(3)
             self.strong.say(painter, 0, y, ratio, self._ratio_color())
-            self.text.say(painter, self.strong.width(ratio) + px(6), y, note, t.secondary)
+            x = self.strong.width(ratio) + px(6)
+            self.text.say(painter, x, y, self._note(x), t.secondary)
         elif ratio:
             self.strong.say(painter, self.width(), y, ratio, self._ratio_color(), before=1)
         baseline, thick, wide = self.height() - self.small.descent - 1, px(6), self.small.width(done)
         self.small.say(painter, self.width(), baseline, done, t.bad if f.failed else t.secondary, before=1)
         top = baseline - self.small.middle - thick / 2
         self._bar(painter, QRectF(0, top, max(1.0, self.width() - wide - px(8)), thick))
+
+    def _note(self, x: float) -> str:
+        return next((each for each in self._notes if x + self.text.width(each) <= self.width()), "")
 
     def _ratio_color(self) -> QColor:
         """A loss is quiet, whatever the lane's colour."""

@@ -18,18 +18,24 @@ LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word
 class Figures:
     """`rate` in output tokens a second; shares from 0 to 1; seconds. None until they can be told.
 
-    `finished` came to their own end; `failed` and `cancelled` did not.
+    `finished` came to their own end; `failed` and `cancelled` did not. `again` is the share of computed tokens that had
+    been computed before, in rows that said something new.
     """
 
     rate: float | None = None
     wasted: float | None = None
     thrown: float | None = None  # of the drafted tokens
+    again: float = 0.0
     ttft: float | None = None
     waste: dict[str, float] | None = None
     finished: int = 0
     failed: int = 0
     cancelled: int = 0
     outside: bool = False  # a server's: its rows and its KV memory are not known
+
+    @property
+    def ended(self) -> int:
+        return self.finished + self.failed + self.cancelled
 
 
 class LaneTally:
@@ -41,7 +47,7 @@ class LaneTally:
         self._begun: float | None = None
         self._outside = False
         self._last = 0.0
-        self._tokens = self._rows = self._wasted = self._drafted = self._kept = 0
+        self._tokens = self._rows = self._wasted = self._drafted = self._kept = self._computed = self._again = 0
         self._ttft: dict[int, float] = {}
         self._shares = np.zeros(4)  # used and the three kinds of waste, times seconds
         self._weight = 0.0
@@ -83,6 +89,8 @@ class LaneTally:
         self._rows += step.rows
         for_nothing = (step.kind == Kind.HELD) | ((step.wasted >= step.count) & (step.count > 0))
         self._wasted += int(np.count_nonzero(for_nothing))
+        self._computed += int(step.count.sum())
+        self._again += int(step.wasted[~for_nothing].sum())
         if len(step.drafted):
             self._drafted += int(step.drafted.sum())
             self._kept += int(step.accepted.sum())
@@ -103,6 +111,7 @@ class LaneTally:
             rate=self._tokens / spent if self._tokens and spent > 0 else None,
             wasted=self._wasted / self._rows if self._rows and not self._outside else None,
             thrown=1 - self._kept / self._drafted if self._drafted else None,
+            again=self._again / self._computed if self._computed and not self._drafted else 0.0,
             ttft=float(np.percentile(list(self._ttft.values()), 95)) if self._ttft else None,
             waste=waste,
             finished=self._ended[FinishReason.STOP] + self._ended[FinishReason.LENGTH],
@@ -129,6 +138,10 @@ def wasted_words(figures: Figures) -> str:
         return tr(
             "{share} of rows and {thrown} of drafts wasted", share=_wasted(figures), thrown=percent(figures.thrown)
         )
+    if figures.again >= LEAST_SHARE:
+        return tr(
+            "{share} of rows wasted, {again} computed again", share=_wasted(figures), again=percent(figures.again)
+        )
     return tr("{share} of computed rows wasted", share=_wasted(figures))
 
 
@@ -137,6 +150,8 @@ def short_wasted_words(figures: Figures) -> str:
         return tr("rows unknown")
     if figures.thrown is not None:
         return tr("{thrown} of drafts wasted", thrown=percent(figures.thrown))
+    if figures.again >= LEAST_SHARE:
+        return tr("{again} computed again", again=percent(figures.again))
     return tr("{share} wasted", share=_wasted(figures))
 
 

@@ -315,13 +315,9 @@ class LaneView(QFrame):
             return
         self._stale = False
         self.figures = self.tally.figures()
-        ratio, note = None, ""
-        first = self.lane.index == 0
-        if first and len(self._race.lanes) > 1 and self.figures.rate:
-            ratio, note = 1.0, tr("baseline")
-        elif self._base is not None and self._base.rate and self.figures.rate:
-            ratio, note = self.figures.rate / self._base.rate, tr("the first lane")
-        self.panel.show_figures(self.figures, self.lane.total, ratio, note)
+        alone = len(self._race.lanes) == 1
+        base = self._base if self.lane.index or alone else self.figures
+        self.panel.show_figures(self.figures, self.lane.total, base)
         self.figures_changed.emit()
 
     def _on_theme(self) -> None:

@@ -20,7 +20,8 @@ def prompts(tmp_path: Path) -> Path:
 
 
 def test_run_prints_the_metrics_table_and_the_texts(prompts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--prompts", str(prompts), "--temperature", "0", "--texts", "--threads", "1"]) == 0
+    asked = prompts.read_text("utf-8").split("\n\n")
+    assert main(["run", *asked, "--temperature", "0", "--threads", "1"]) == 0
     out = capsys.readouterr().out
     assert "2 of 2 completed" in out
     for word in ("fox", "kite", "cow", "drum", "TTFT", "TPOT", "ITL", "E2E latency", "tok/s"):
@@ -97,7 +98,9 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
         (["run", "--n", "0"], ["n=0", "from 1"]),
         (["run", "--slo-ttft", "0"], ["slo_ttft=0.0", "above 0"]),
         (["run", "--workload", "no-such"], ["no-such", "mixed-lengths"]),
-        (["run", "--workload", "burst", "--prompts", "a.txt"], ["--prompts and --workload", "one of the two"]),
+        (["run", "--workload", "burst", "--prompts", "a.txt"], ["--prompts and --workload", "one of them"]),
+        (["run", "Once", "--prompts", "a.txt"], ["--prompts and PROMPT", "one of them"]),
+        (["run", "Once", " "], ["PROMPT is empty"]),
         (["run", "--rate", "4"], ["--rate 4.0", "give --workload"]),
         (["run", "--prompts", "a.txt", "--concurrency", "2"], ["--concurrency 2", "give --workload"]),
         (["run", "--mode", "sideways"], ["sideways", "continuous"]),
@@ -147,8 +150,8 @@ def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
         (["run", "--bogus"], "batchscope: run has no option --bogus; see batchscope run --help"),
         (["run", "--workloda=burst"], "batchscope: run has no option --workloda; did you mean --workload? See batch"),
         (
-            ["run", "Tell me a story"],
-            "batchscope: run does not take 'Tell me a story'; what it takes is given by its op",
+            ["sweep", "Tell me a story"],
+            "batchscope: sweep does not take 'Tell me a story'; what it takes is given by its op",
         ),
         (["replay"], "batchscope: the following arguments are required: RUN; see batchscope replay --help"),
     ],

@@ -23,6 +23,7 @@ LEGEND = (
     (tr("padding, held"), Hatch.DOWN),
     (tr("thrown away"), Hatch.CROSSED),
 )
+AGAIN = tr("thrown away or computed again")
 RANKS = ((tr("computing"), "computing"), (tr("communicating"), "communicating"), (tr("waiting for a rank"), "waiting"))
 WAITS = tr("waits for the others' prompts")
 HANDED, BUBBLE = (tr("handed on"), "communicating"), (tr("bubble"), "waiting")
@@ -65,16 +66,23 @@ class Swatches:
 
 
 class SlotsLegend(Painted):
-    """One line: what the bars of slots look like, as much of it as there is room for."""
+    """One line: what the bars of slots look like, as much of it as there is room for. `again`: whether a lane has no
+    cache, and so computes again what it had computed."""
 
     sharp = True
     face = Face(12)
 
-    def __init__(self) -> None:
-        signs = ", ".join((*(words for words, _ in LEGEND), WAITS))
-        super().__init__("slots_legend", tr("Legend: {signs}", signs=signs))
+    def __init__(self, again: bool = False) -> None:
+        super().__init__("slots_legend", "")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.restyle()
+        self.tell(again)
+
+    def tell(self, again: bool) -> None:
+        crossed = {Hatch.CROSSED: AGAIN} if again else {}
+        self._signs = [(crossed.get(hatch, words), hatch) for words, hatch in LEGEND]
+        self.setAccessibleName(tr("Legend: {signs}", signs=", ".join((*(words for words, _ in self._signs), WAITS))))
+        self.update()
 
     def restyle(self) -> None:
         self._swatches: Swatches | None = None
@@ -87,7 +95,7 @@ class SlotsLegend(Painted):
             ground, accent, grey = map(parts_of, (t.window, t.accent, t.secondary))
             self._swatches = Swatches(layers_of(accent, grey), ground, self.devicePixelRatioF())
         side, x = px(SIDE), float(px(16))
-        signs: Sequence[tuple[str, Hatch | None]] = (*LEGEND, (WAITS, None))
+        signs: Sequence[tuple[str, Hatch | None]] = (*self._signs, (WAITS, None))
         for words, hatch in signs:
             wide = side if hatch is not None else 2 * side
             if x + wide + px(GAP) + face.width(words) > self.width():
