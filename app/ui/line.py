@@ -81,6 +81,11 @@ class Line(Painted):
     def resizeEvent(self, event: object) -> None:
         self.fit()
 
+    def showEvent(self, event: object) -> None:
+        """Qt's style sheets bring back the font that it had when it was made, as it is shown for the first time."""
+        self.setFont(theme.ui(self._size, self._weight))
+        self.fit()
+
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.setFont(self.font())
         painter.setPen(self.color())

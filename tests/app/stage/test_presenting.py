@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
 from app.stage.notes_window import clock_words
+from app.stage.scene_file import read_scene, shipped_tour
 from app.stage.tour import Tour
 from app.ui import theme
 from app.window.main_window import COMPARE, MainWindow
@@ -119,6 +120,18 @@ def test_a_speaker_has_every_key_and_a_room_sees_no_apparatus(qtbot: QtBot, read
     qtbot.waitUntil(lambda: touring.tour is None, timeout=WAIT)
     of_the_run = {"take_tour", "timeline_live", "kv_empty", "kv_grid", "kv_legend"}
     assert in_sight(window) ^ before <= of_the_run, "but for what tells of the run on show"
+
+
+def test_a_tour_that_begins_in_full_screen_is_read_from_the_back_row_too(qtbot: QtBot, window: MainWindow) -> None:
+    """Panels that have never been on show are made for a desk."""
+    present(qtbot, window)
+    window.touring.recorded = True
+    tour = begin(window, (read_scene(shipped_tour() / "04-static.toml"),))
+    tour.replays = False
+    qtbot.waitUntil(lambda: tour.over and bool(tour.words), timeout=WAIT)
+    panel = window.page.docks["timeline"]
+    qtbot.waitUntil(lambda: "12 %" in " ".join(word.text for word in painted_words(panel)), timeout=WAIT)
+    assert unread_from_afar(panel) == []
 
 
 def test_four_lanes_their_replay_and_the_winner_are_in_sight_at_once(qtbot: QtBot, ready: MainWindow) -> None:
