@@ -173,7 +173,9 @@ class LaneView(QFrame):
             done = self.lane.state is LaneState.DONE
             words = tr("done in {span}", span=span) if done else tr("stopped after {span}", span=span)
             words = "  ·  ".join(filter(None, (words, self.lane.spread)))
-            self.status.setText(words if ended else tr("replay {clock:.1f} s", clock=clock))
+            short = self._race.longest < 1
+            at = tr("replay {clock:.0f} ms", clock=1e3 * clock) if short else tr("replay {clock:.1f} s", clock=clock)
+            self.status.setText(words if ended else at)
         return cursor
 
     def show_range(self, begin: float, end: float, span: float) -> None:

@@ -58,7 +58,10 @@ class ReplayBar(QFrame):
 
     def _on_clock(self, clock: float) -> None:
         longest = max(self._race.longest, clock)
-        self.time.setText(tr("{clock:.1f} of {longest:.1f} s", clock=clock, longest=longest))
+        words = tr("{clock:.1f} of {longest:.1f} s", clock=clock, longest=longest)
+        if longest < 1:
+            words = tr("{clock:.0f} of {longest:.0f} ms", clock=1e3 * clock, longest=1e3 * longest)
+        self.time.setText(words)
         self.slider.show_place(round(STEPS * clock / longest) if longest else 0)
 
     def _on_slid(self, step: int) -> None:
