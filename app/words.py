@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import gmtime, strftime
 
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
 from engine.trace import FinishReason, Header, ModelCard, RequestView, State
@@ -125,12 +125,12 @@ def duration(seconds: float) -> str:
         return f"{seconds:.2f} s"
     if seconds < 99.95:
         return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60:,} min {int(seconds) % 60:02d} s"
+    return digits(f"{int(seconds) // 60:,} min {int(seconds) % 60:02d} s")
 
 
 def number(value: float) -> str:
     """A rate or count: "4.2" below ten, else whole, with thousands apart."""
-    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:,.0f}"
+    return f"{value:.1f}" if 0 < value < 9.95 else digits(f"{value:,.0f}")
 
 
 def request_tooltip(view: RequestView) -> str:
@@ -216,7 +216,7 @@ def unlike_words(names: Iterable[str]) -> str:
 
 def counted(count: int, noun: str) -> str:
     """ "1 row", "28 rows"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return digits(f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s")
 
 
 def rank_title(rank: int) -> str:

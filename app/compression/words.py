@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
-from app.language import tr
+from app.language import digits, tr
 from engine.compression import Effect, Piece
 
 Row = tuple[str, str, str, str]  # what, of the original, of the compressed prompt, and the change
@@ -71,4 +71,4 @@ def _ratio(one: float, other: float) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms" if seconds < 10 else f"{seconds:,.2f} s"
+    return digits(f"{seconds * 1e3:,.1f} ms") if seconds < 10 else digits(f"{seconds:,.2f} s")

@@ -1,14 +1,19 @@
 """The words of the window by language: catalogs of gettext, English where there is none or a word is missing."""
 
 import gettext
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Formatter
+from typing import Any
 
 import resources
 
 DOMAIN = "batchscope"
 FOLDER = Path(resources.__file__).parent / "languages"
 ENGLISH = "en"
+APART = "\u202f"  # between thousands, narrow and unbroken: elsewhere a comma stands for the decimal point
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 _language = ENGLISH
 _catalog = gettext.NullTranslations()
@@ -21,12 +26,32 @@ def tr(text: str, /, **values: object) -> str:
     Words are looked up when this is called: at import only in modules of the window, which are imported after `speak`.
     """
     found = _catalog.gettext(text) if text else ""
-    return found.format(**values) if values else found
+    return _filled(found, values) if values else found
 
 
 def trn(one: str, many: str, count: float, /, **values: object) -> str:
     """By number: trn("{count} block", "{count} blocks", blocks). {count} is there without being given."""
-    return _catalog.ngettext(one, many, 1 if count == 1 else 2).format(**({"count": count} | values))
+    return _filled(_catalog.ngettext(one, many, 1 if count == 1 else 2), {"count": count} | values)
+
+
+def digits(figures: str) -> str:
+    """Figures with their thousands apart as the language has them: "5,952 ms" stays so in English."""
+    return figures if _language == ENGLISH else _THOUSANDS.sub(APART, figures)
+
+
+class _Words(Formatter):
+    """Of languages other than English."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        told = super().format_field(value, spec)
+        return told.replace(",", APART) if "," in spec else told
+
+
+_words = _Words()
+
+
+def _filled(text: str, values: Mapping[str, object]) -> str:
+    return text.format_map(values) if _language == ENGLISH else _words.vformat(text, (), values)
 
 
 def shipped(text: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.language import tr
+from app.language import digits, tr
 from app.models.items import Item, Section, age_words, stored_words
 from app.models.reference import short_revision
 from app.words import bytes_words, count_words
@@ -60,7 +60,7 @@ def facts(info: ModelInfo, entry: ModelEntry | None, hub: HubModel | None) -> li
 
 def _mixture_words(info: ModelInfo) -> str:
     if not info.experts:
-        return f"{info.parameters:,}"
+        return digits(f"{info.parameters:,}")
     share = info.experts / max(1, info.parameters)
     return tr("{count:,}, {share:.0%} of them in experts", count=info.parameters, share=share)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPolygonF
 
-from app.language import tr
+from app.language import digits, tr
 from app.plot.folds import WIDTH, Folds
 from app.plot.inked import inked
 from app.ui import theme
@@ -35,7 +35,7 @@ class Break:
     @property
     def tip(self) -> str:
         nothing = tr("no request was waiting or running")
-        return f"{self.words}, {self.begin:,.2f}–{self.end:,.2f} s\n{nothing}"
+        return digits(f"{self.words}, {self.begin:,.2f}–{self.end:,.2f} s\n{nothing}")
 
 
 def breaks_in(folds: Folds, begin: float, end: float, area: QRectF) -> list[Break]:

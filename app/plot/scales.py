@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
+from app.language import digits
+
 NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 FINE = (*NICE, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 200, 256, 320, 400, 512, 640, 1024)  # of KB, MB, GB
 
@@ -44,7 +46,7 @@ def time_ticks(begin: float, end: float, count: float) -> list[tuple[float, str]
     step = next(m * Decimal(10) ** (power + p) for p in (0, 1) for m in (1, 2, 5) if m * 10.0 ** (power + p) >= least)
     decimals = max(0, -int(step.normalize().as_tuple().exponent))
     first, last = math.ceil(Decimal(repr(begin)) / step), math.floor(Decimal(repr(end)) / step)
-    return [(float(i * step), f"{float(i * step):,.{decimals if i else 0}f} s") for i in range(first, last + 1)]
+    return [(float(i * step), digits(f"{float(i * step):,.{decimals if i else 0}f} s")) for i in range(first, last + 1)]
 
 
 def decade_ticks(low: float, high: float) -> list[float]:
@@ -56,9 +58,11 @@ def decade_ticks(low: float, high: float) -> list[float]:
 
 def tick_words(value: float) -> str:
     """ "0", "150", "2.5k"."""
-    return f"{value:,.10g}" if value < 10_000 else f"{value / 1000:,.10g}k"
+    return digits(f"{value:,.10g}" if value < 10_000 else f"{value / 1000:,.10g}k")
 
 
 def axis_words(seconds: float) -> str:
     """A tick of an axis of seconds: "0", "20 ms", "1.5 s"."""
-    return "0" if not seconds else f"{seconds * 1000:,.3g} ms" if seconds < 0.9995 else f"{seconds:,.3g} s"
+    if not seconds:
+        return "0"
+    return digits(f"{seconds * 1000:,.3g} ms" if seconds < 0.9995 else f"{seconds:,.3g} s")

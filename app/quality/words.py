@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.language import tr
+from app.language import digits, tr
 from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, duration, number
 from engine.config import SCHEMES
@@ -82,7 +82,7 @@ def share_words(value: float) -> str:
 
 
 def perplexity_words(value: float) -> str:
-    return f"{value:#.4g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:#.4g}" if value < 1000 else digits(f"{value:,.0f}")
 
 
 def _perplexity() -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from app.language import digits
 from engine import InvalidInput, Trace
 from engine.trace import MEASURES, Measure, Metrics, bytes_text, measure
 
@@ -37,6 +38,6 @@ def filled(words: str, traces: Sequence[Trace]) -> str:
             return OF_TRACE[key](traces[lane])
         if lane not in measured:
             measured[lane] = measure(traces[lane])
-        return READ[key].text(READ[key].read(measured[lane]))
+        return digits(READ[key].text(READ[key].read(measured[lane])))
 
     return PLACE.sub(text, words)

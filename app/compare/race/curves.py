@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, stairs
-from app.language import tr
+from app.language import digits, tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import apart, draw_line
 from app.plot.scales import nice_top, tick_words, time_ticks
@@ -42,7 +42,7 @@ QUEUE = Lines(
     tr("Running · waiting"),
     tr("requests that hold a slot · requests that wait for one (fainter), after each step"),
     lambda series: [series.running, series.waiting],
-    lambda latest: " · ".join(f"{value:,.0f}" for value in latest),
+    lambda latest: " · ".join(digits(f"{value:,.0f}") for value in latest),
     smooth=False,
 )
 

@@ -10,7 +10,7 @@ from app.compare.lane_names import short_names
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.report import Report
 from app.compare.words import measure_title
-from app.language import tr
+from app.language import digits, tr
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.controls import button
@@ -58,7 +58,7 @@ class ResultModel(ColumnModel[MeasureRow]):
 
 
 def _lane_column(lane: int, name: str, tip: str) -> Column[MeasureRow]:
-    return Column(name, lambda row: row.measure.text(row.cells[lane].value), tip=tip, right=True)
+    return Column(name, lambda row: digits(row.measure.text(row.cells[lane].value)), tip=tip, right=True)
 
 
 def _quiet(row: MeasureRow, lane: int) -> str:

@@ -11,7 +11,7 @@ from app.compare.lanes.mark import LaneMark
 from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
 from app.compare.words import measure_title
-from app.language import tr
+from app.language import digits, tr
 from app.session.lessee import Phase
 from app.ui.controls import DropDown, button, line_edit
 from app.ui.labels import Heading, label
@@ -64,7 +64,7 @@ def _cells(result: SweepResult, outcome: SweepOutcome, measures: Sequence[Measur
     said = tr("failed: {why}", why=outcome.error) if outcome.error and not outcome.metrics else ""
     if marks and not said:
         said = ", ".join(MARKS[mark] for mark in result.marks(outcome))
-    figures = (m.text(outcome.value(m.key)) for m in measures)
+    figures = (digits(m.text(outcome.value(m.key))) for m in measures)
     return [result.names[outcome.point.series], result.label(outcome), *figures, said]
 
 

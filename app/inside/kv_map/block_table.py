@@ -7,7 +7,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, Q
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app.inside.kv_map.state import KvState
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
@@ -107,9 +107,9 @@ class KvBlockTable(QAbstractScrollArea):
     def _columns(self) -> tuple[float, float, float, float]:
         """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
         face, small = self.face, self.small
-        digits = face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
+        wide = face.width("0" * max((len(digits(f"{line.block:,}")) for line in self.lines), default=1))
         logical = max(small.width(LOGICAL), face.width("000"))
-        physical = logical + theme.px(30) + max(digits, small.width(PHYSICAL))
+        physical = logical + theme.px(30) + max(wide, small.width(PHYSICAL))
         words = max((face.width(line.text) for line in self.lines if line.block >= 0), default=0.0)
         words = max(words + face.width(" ×00"), small.width(FILLED))
         return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
@@ -148,8 +148,8 @@ class KvBlockTable(QAbstractScrollArea):
         if line.block == self._pointed:
             with inked(painter, t.hover):
                 painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
-        face.say(painter, logical, baseline, f"{line.place:,}", t.text, before=1)
-        face.say(painter, physical, baseline, f"{line.block:,}", t.text, before=1)
+        face.say(painter, logical, baseline, digits(f"{line.place:,}"), t.text, before=1)
+        face.say(painter, physical, baseline, digits(f"{line.block:,}"), t.text, before=1)
         start, wing = QPointF(logical + theme.px(8), box.center().y()), theme.px(3)
         end = start + QPointF(theme.px(10), 0)
         painter.setPen(QPen(t.faint, theme.stroke()))

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -64,7 +64,7 @@ class HostStrip(Painted):
             if shown < blocks:
                 break
         if left:
-            face.say(painter, x, middle + face.cap / 2, f"+ {left:,}", t.secondary)
+            face.say(painter, x, middle + face.cap / 2, digits(f"+ {left:,}"), t.secondary)
 
     def tip(self, at: QPointF) -> str:
         """Whose the square is, else all of them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.plot.scales import nice_bytes, nice_top
 from app.words import bytes_words
 from engine.trace import Array, Header, Record, Telemetry
@@ -38,7 +38,7 @@ class Reading:
         if self.unit == "bytes":
             number, unit = bytes_words(value).split(" ", 1)
             return number, unit
-        return f"{value:,.0f}", self.unit
+        return digits(f"{value:,.0f}"), self.unit
 
     def words(self, value: float) -> str:
         """ "183 %"."""

@@ -6,7 +6,7 @@ from enum import Enum
 
 from app.inside.columns import whole
 from app.inside.step.history import StepHistory
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from engine.trace import BlockEvent, Step
 
 RUNS = 3  # of block numbers that are named before the rest is only counted
@@ -106,7 +106,7 @@ def totals(these: Sequence[Account]) -> dict[Change, int]:
 
 def totals_words(these: Sequence[Account]) -> str:
     """ "12 taken · 4 given back · 32 shared by prefix"."""
-    return " · ".join(f"{count:,} {change.words}" for change, count in totals(these).items())
+    return " · ".join(digits(f"{count:,} {change.words}") for change, count in totals(these).items())
 
 
 def account_words(account: Account) -> str:

@@ -15,7 +15,7 @@ from app.inside.columns import whole
 from app.inside.step.marks import mark_of, request_color
 from app.inside.step.story import StepRow, StepStory, millis, percent
 from app.inside.step.time_bar import StepBar
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.plot.inked import inked
 from app.plot.patterns import Mark, paint_mark
 from app.ui import theme
@@ -189,7 +189,7 @@ class StepFigure:
             baseline = lane.box.center().y() + self.tiny.middle
             ink = t.text if facts.request == selected else t.secondary
             self.tiny.say(painter, lane.box.left(), baseline, facts.name, ink)
-            self.tiny.say(painter, lane.box.right(), baseline, f"{facts.first + facts.count:,}", ink, before=1)
+            self.tiny.say(painter, lane.box.right(), baseline, digits(f"{facts.first + facts.count:,}"), ink, before=1)
 
     def _bar_of(self, box: QRectF) -> QRectF:
         """Where the bar of a lane may be: between its labels."""
@@ -198,7 +198,7 @@ class StepFigure:
             return QRectF(box.left(), round(box.top()), box.width(), max(1, round(box.height() - gap)))
         names = max(self.tiny.width(self._story.row(lane.rows[0]).name) for lane in self._lanes) + theme.px(6)
         most = int((self._story.step.first + self._story.step.count).max())
-        counts = self.tiny.width(f"{most:,}") + theme.px(6)
+        counts = self.tiny.width(digits(f"{most:,}")) + theme.px(6)
         width = max(1.0, box.width() - names - counts)
         return QRectF(box.left() + names, box.top() + gap / 2, width, box.height() - gap)
 
@@ -291,7 +291,7 @@ class StepFigure:
                 count=facts.count,
                 positions=facts.first + facts.count,
             )
-            lines = [words, f"{facts.attended:,} {FORMULA}"]
+            lines = [words, digits(f"{facts.attended:,} {FORMULA}")]
             useful = float(times.rows.useful[lane.rows[0]])
             if useful < 1:
                 vain = percent(1 - useful)

@@ -4,7 +4,7 @@ No Qt in here."""
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.words import bytes_words, duration
 from engine.trace import Header, KernelTimes, Step, kernel_times
 
@@ -85,6 +85,6 @@ class KernelLines:
             size = bytes_words(round(float(times.bytes[i])))
             told += "\n" + tr("{bytes} are read or written: at least {time}", bytes=size, time=duration(memory))
         if compute:
-            count = f"{times.operations[i] / 1e6:,.0f}"
+            count = digits(f"{times.operations[i] / 1e6:,.0f}")
             told += "\n" + tr("{count} M operations: at least {time}", count=count, time=duration(compute))
         return KernelLine(title, seconds, max(memory, compute), memory >= compute, told)

@@ -8,7 +8,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 
 from app.inside.step.marks import draw_dot, mark_of, request_color
 from app.inside.step.story import WASTE_ABOUT, WASTE_TITLES, StepRow, StepStory, Waste
-from app.language import tr
+from app.language import digits, tr
 from app.plot.inked import inked
 from app.plot.patterns import paint_mark
 from app.ui import theme
@@ -84,7 +84,7 @@ COLUMNS = (
     RowColumn("in", 3, tr("tokens that were computed for the row: count"), lambda row: f"{row.count:,}"),
     RowColumn("out", 0, OUT, lambda row: row.out_text, right=False),
     RowColumn("cached", 4, CACHED, lambda row: row.cached_words),
-    RowColumn("padding", 7, PADDING, lambda row: f"{row.padding:,}" if row.padding else "–"),
+    RowColumn("padding", 7, PADDING, lambda row: digits(f"{row.padding:,}") if row.padding else "–"),
     RowColumn("wasted", 5, tr("tokens computed for nothing, and why"), lambda row: row.wasted_words or "–"),
 )
 

@@ -13,7 +13,7 @@ from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.kernels import KernelLines
 from app.inside.step.times import StepTimes, step_times
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.refusals import RefusalWords, refusals
 from app.words import bytes_words, duration, graph_words, rank_title, way_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent
@@ -106,7 +106,7 @@ class StepRow:
     def positions(self) -> str:
         """The positions [first, first + count) in the sequence, both ends said."""
         last = self.first + self.count - 1
-        return f"{self.first:,}" if self.count == 1 else f"{self.first:,}…{last:,}"
+        return digits(f"{self.first:,}" if self.count == 1 else f"{self.first:,}…{last:,}")
 
     @property
     def out_text(self) -> str:
@@ -145,11 +145,11 @@ class StepRow:
     def cached_words(self) -> str:
         if self.reused:
             return tr("{first:,} · {found:,} found", first=self.first, found=self.reused)
-        return f"{self.first:,}" if self.first else "–"
+        return digits(f"{self.first:,}") if self.first else "–"
 
     @property
     def wasted_words(self) -> str:
-        return f"{self.wasted:,} {WASTE_TITLES[self.waste]}" if self.wasted else ""
+        return digits(f"{self.wasted:,} {WASTE_TITLES[self.waste]}") if self.wasted else ""
 
 
 class StepStory:
@@ -345,7 +345,7 @@ class StepStory:
 
 def sample_name(request: int, branch: int, samples: int) -> str:
     """ "#17", or "#17·2" for the second of several samples."""
-    return f"#{request:,}" + (f"·{branch + 1}" if samples > 1 else "")
+    return digits(f"#{request:,}") + (f"·{branch + 1}" if samples > 1 else "")
 
 
 def millis(seconds: float) -> str:

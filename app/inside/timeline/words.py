@@ -9,7 +9,7 @@ from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.words import bytes_words, graph_words, rank_title
 from engine.trace import Array, Kind
 
@@ -69,7 +69,7 @@ def step_ticks(begin: float, end: float, count: float, numbers: Array) -> list[t
     gap = next(m * power for m in (1, 2, 5, 10) if m * power >= least)
     seen = numbers[first:last]
     places = np.flatnonzero(seen % gap == 0)
-    words = [f"{number:,}" for number in seen[places].tolist()]
+    words = [digits(f"{number:,}") for number in seen[places].tolist()]
     if words:
         words[0] = step_title(int(seen[places[0]]))
     return [(float(first + place), word) for place, word in zip(places.tolist(), words)]
@@ -78,12 +78,12 @@ def step_ticks(begin: float, end: float, count: float, numbers: Array) -> list[t
 def ms(seconds: float) -> str:
     """ "18.4", "0.62" of milliseconds."""
     value = seconds * 1e3
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+    return digits(f"{value:,.0f}") if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
 def length_words(seconds: float) -> str:
     """ "18.4 ms", "1.25 s"."""
-    return f"{ms(seconds)} ms" if seconds < 1 else f"{seconds:,.2f} s"
+    return f"{ms(seconds)} ms" if seconds < 1 else digits(f"{seconds:,.2f} s")
 
 
 def step_title(step: int) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from app.language import tr, trn
+from app.language import digits, tr, trn
 from app.session import estimate
 from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, number
@@ -86,7 +86,7 @@ def reason(fit: Fit, room: DeviceMemory) -> str:
 
 def holds_words(fit: Fit, length: int) -> str:
     """ "64 × 1,024": how many requests of a length the pool holds."""
-    return f"{fit.requests(length):,} × {length:,}"
+    return digits(f"{fit.requests(length):,} × {length:,}")
 
 
 def row_words(fit: Fit, room: DeviceMemory, length: int) -> str:
@@ -113,7 +113,7 @@ def room_words(bills: Bills) -> str:
     room = bills.room
     free, total = bytes_words(room.free), bytes_words(room.total)
     if bills.elsewhere is not None:
-        told = {"device": bills.elsewhere.name, "speed": f"{bills.elsewhere.bandwidth / 1e9:,.0f} GB/s"}
+        told = {"device": bills.elsewhere.name, "speed": digits(f"{bills.elsewhere.bandwidth / 1e9:,.0f} GB/s")}
         return tr("{device}, as published: {free} of {all} free, read at {speed}", free=free, all=total, **told)
     if room.kind == "cuda":
         words = tr("GPU: {free} of {all} free", free=free, all=total)
@@ -158,7 +158,7 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
         dtype=dtype,
         bytes=said,
         rule=RULE_OF_THUMB,
-        figures=f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,}",
+        figures=digits(f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,}"),
         ruled=ruled,
     )
     dim, plain = info.head_dim, f"d_model / heads = {info.hidden / info.heads:.4g}"
@@ -201,7 +201,7 @@ class FitTable:
 
     def _cells(self, fit: Fit) -> Sequence[str]:
         sizes = map(bytes_words, (fit.weights, fit.kv_token, fit.activations, fit.pool))
-        holds = f"{fit.requests(self.length):,}"
+        holds = digits(f"{fit.requests(self.length):,}")
         return SCHEMES[fit.quantization].title, fit.dtype, *sizes, holds, reason(fit, self.bills.room) or tr("fits")
 
     def csv(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from PySide6.QtGui import QColor
 
-from app.language import tr
+from app.language import digits, tr
 from app.play.charts.series import BIN, ChartSeries, Extremes, Percentiles
 from app.plot.scales import tick_words
 from app.ui import theme
@@ -135,7 +135,7 @@ class Latency(Metric):
         return " · ".join(f"p{q} {duration(float(source[i][last]))}" for i, q in quantiles)
 
     def tick(self, value: float) -> str:
-        return "0" if not value else f"{value * 1000:,.4g} ms" if value < 0.9995 else f"{value:,.4g} s"
+        return "0" if not value else digits(f"{value * 1000:,.4g} ms" if value < 0.9995 else f"{value:,.4g} s")
 
 
 class Requests(Metric):
@@ -144,7 +144,7 @@ class Requests(Metric):
 
     def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
         then = series.tally.at(time)
-        return (f"{then.running:,} · {then.waiting:,}", "") if then.requests else ("", "")
+        return (digits(f"{then.running:,} · {then.waiting:,}"), "") if then.requests else ("", "")
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         return tr("{title} · rows wasted", title=self.title), (f"{100 * run.wasted_row_share:.3g}", "%")

@@ -5,6 +5,8 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.language import digits
+
 Cell = str | int | float | None
 
 
@@ -32,6 +34,6 @@ def cell_text(cell: Cell) -> str:
         case bool() | str():
             return str(cell)
         case int():
-            return f"{cell:,}"
+            return digits(f"{cell:,}")
         case _:
-            return f"{cell:,.4g}"
+            return digits(f"{cell:,.4g}")

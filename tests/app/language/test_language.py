@@ -10,7 +10,8 @@ import pytest
 from babel.messages import Catalog
 
 from app import language
-from app.language import tr, trn
+from app.language import digits, tr, trn
+from app.words import duration, number
 from app.stage.figures import PLACE
 from app.stage.scene_file import read_tour, shipped_tour
 
@@ -47,6 +48,16 @@ def test_without_a_catalog_words_are_english() -> None:
 def test_the_first_language_that_is_there_is_spoken() -> None:
     language.speak(["xx", "de_AT", "en"])
     assert (language.spoken(), tr("Theme"), tr("never said {n}", n=1)) == ("de", "Farbschema", "never said 1")
+
+
+def test_a_comma_never_parts_thousands_where_it_is_a_decimal_point() -> None:
+    for spoken, apart in ((["en"], ","), (["de"], "\u202f")):
+        language.speak(spoken)
+        assert f"1{apart}234" in tr("{n:,} of {all:,} finished", n=1234, all=5678)
+        assert f"12{apart}345" in trn("{count:,} stall", "{count:,} stalls", 12345)
+        assert (number(5952.4), duration(6e4 * 1000)) == (f"5{apart}952", f"1{apart}000{apart}000 min 00 s")
+        assert digits("1,234,567.5 ms, 12,34") == f"1{apart}234{apart}567.5 ms, 12,34"
+        assert "9,999" in tr("“{text}”", text="9,999"), "what somebody wrote stays as it is"
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -40,7 +40,7 @@ from app.inside.timeline.picture.tracks import (
 )
 from app.inside.timeline.ranks import KINDS, RankTimes
 from app.inside.timeline.steps import TimelineSteps
-from app.language import tr
+from app.language import digits, tr
 from app.plot.breaks import Break
 from app.plot.folds import Folds
 from app.plot.image import PixelImage, parts_of
@@ -158,7 +158,7 @@ class TimelinePaint:
         self._track(painter, area, band, "tokens", TOKENS, band.bottom - 1)
         right, scale = area.left() - theme.px(8), self.scale
         most = scale.budget if scale.budget and not scale.beyond else scale.top
-        top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
+        top = digits(f"{most:,.0f}") if most >= 10 else f"{most:.3g}"
         if band.height >= 2 * face.height:
             y = band.bottom - most / self._rim * band.height
             face.say(painter, right, y + face.cap, top, t.secondary, before=1)
