@@ -10,11 +10,11 @@ from app.language import tr
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
-from engine.trace import RequestView, State
+from engine.trace import RequestView
 
 COLUMN = 250
 TAIL = 80  # characters that can be seen at most
-RUNNING = (State.DECODE, State.PREFILL)
+END, BEGIN, END_AT_ONCE = range(3)  # of one moment, in this order: who begins takes the place of who ended
 
 
 class StreamStrip(Painted):
@@ -28,6 +28,7 @@ class StreamStrip(Painted):
         self.shown: list[int] = []
         self._requests: Mapping[int, RequestView] = {}
         self._running: dict[int, None] = {}  # in the order in which they began
+        self._begun, self._over = set[int](), set[int]()
         self.restyle()
 
     def restyle(self) -> None:
@@ -37,23 +38,40 @@ class StreamStrip(Painted):
     def clear(self, requests: Mapping[int, RequestView]) -> None:
         """Another trace, or the same from its start: its requests will be in `requests`."""
         self._requests, self.shown = requests, []
-        self._running.clear()
+        for known in (self._running, self._begun, self._over):
+            known.clear()
         self.update()
 
     def touch(self, requests: set[int]) -> None:
-        """These requests have new words or another state."""
+        """These requests have new words or another state. What began and ended meanwhile had its place in its time."""
+        events = []
         for request in requests:
-            if self._requests[request].state in RUNNING:
-                self._running.setdefault(request)
+            view = self._requests[request]
+            begun, ended = view.samples[0].begun, view.ended
+            if begun is None:
+                continue
+            if request not in self._begun:
+                self._begun.add(request)
+                events.append((begun, BEGIN, request))
+            if ended is not None and request not in self._over:
+                self._over.add(request)
+                events.append((ended, END if ended > begun else END_AT_ONCE, request))
+        for _, event, request in sorted(events):
+            if event == BEGIN:
+                self._running[request] = None
             else:
-                self._running.pop(request, None)
+                del self._running[request]
+            self._fill()
+        self.update()
+
+    def _fill(self) -> None:
+        """Gives the places of those that are over, and free ones, to those that run and have none."""
         waiting = iter([r for r in self._running if r not in self.shown])
         for i, request in enumerate(self.shown):
             if request not in self._running:
                 self.shown[i] = next(waiting, request)
         while len(self.shown) < self._columns and (new := next(waiting, None)) is not None:
             self.shown.append(new)
-        self.update()
 
     @property
     def _columns(self) -> int:
