@@ -5,7 +5,9 @@ def bytes_text(count: float) -> str:
     """1,536 bytes as "1.5 KB": three digits, steps of 1,024."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.{3 if count >= 1 else 2}g} {unit}"
+            if unit == "B" or count >= 100:
+                return f"{count:.0f} {unit}"
+            return f"{count:.{3 if count >= 1 else 2}g} {unit}"
         count /= 1024
     return f"{count:.3g} TB"
 

@@ -11,9 +11,9 @@ from babel.messages import Catalog
 
 from app import language
 from app.language import digits, tr, trn
-from app.words import duration, number
 from app.stage.figures import PLACE
 from app.stage.scene_file import read_tour, shipped_tour
+from app.words import duration, number
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "packaging"))
 import languages
