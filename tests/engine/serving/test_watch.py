@@ -29,17 +29,7 @@ from engine.trace import Ended, FinishReason, Notice, Submitted
 from engine.trace.records import VERSION, encode
 from engine.trace.records.check import RecordCheck
 from tests.engine.serving.conftest import serving
-from tests.engine.serving.wires import (
-    GREEDY,
-    Wire,
-    heard,
-    heard_until,
-    raw,
-    said,
-    take,
-    tells_how_things_stand,
-    watching,
-)
+from tests.engine.serving.wires import GREEDY, Wire, heard, raw, said, taken_until, tells_how_things_stand, watching
 from tests.waiting import until
 
 
@@ -142,15 +132,16 @@ def test_who_may_not_read_is_sent_no_text_in_any_form(
     )
     ann, boss = (raw(closed.address, keys[name], control=True) for name in ("ann", "boss"))
     with ann as watches, boss as reads:  # what ends before they are told how things stand is not told
-        told = [heard_until(each, tells_how_things_stand) for each in (watches, reads)]
-        list(map(take, (watches, reads), told))
+        blind, whole = list[str | bytes](), list[str | bytes]()
+        for each, said_to in ((watches, blind), (reads, whole)):
+            taken_until(each, tells_how_things_stand, said_to)
         one = engine.submit([{"role": "user", "content": words}], params, "ann")
         two = engine.submit("Pick", SamplingParams(max_tokens=12, regex="(teapot|samovar)"))
         three = engine.submit("Once", SamplingParams(max_tokens=5, temperature=0, prompt_logprobs=2))
         assert all(stream.result(30).text for stream in (one, two, three))
         asked = {stream.request for stream in (one, two, three)}
-        came = [heard_until(each, lambda said: asked <= ended_in(said)) for each in (watches, reads)]
-        blind, whole = (first + later for first, later in zip(told, came, strict=True))
+        for each, said_to in ((watches, blind), (reads, whole)):
+            taken_until(each, lambda said: asked <= ended_in(said), said_to)
         watches.send(json.dumps({"do": "submit", "call": 1, "submissions": [], "more": False}))
         assert "may watch, not send" in said(watches)["why"]
     welcome = json.loads(blind[0])

@@ -64,6 +64,15 @@ def heard_until(connection: ClientConnection, enough: Callable[[list[str | bytes
     return found
 
 
+def taken_until(
+    connection: ClientConnection, enough: Callable[[list[str | bytes]], bool], said: list[str | bytes]
+) -> None:
+    """Hears on, from what was `said`, until that is enough, and takes all of it, however much more than the window."""
+    while not enough(said):
+        said.append(connection.recv(30))
+        take(connection, said)
+
+
 def take(connection: ClientConnection, said: list[str | bytes]) -> None:
     """All that it was sent up to now."""
     connection.send(json.dumps({"do": "took", "bytes": size(said)}))
