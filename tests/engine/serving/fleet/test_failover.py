@@ -120,7 +120,7 @@ def test_a_prompt_goes_where_its_prefix_is(fleet: Fleet) -> None:
 
 def test_a_request_that_is_cancelled_while_it_moves_ends_as_cancelled(fleet: Fleet) -> None:
     until(lambda: whole(fleet))
-    streams = [fleet.submit(story(i), SamplingParams(max_tokens=400, seed=i, ignore_eos=True)) for i in range(8)]
+    streams = [fleet.submit(story(i), SamplingParams(max_tokens=850, seed=i, ignore_eos=True)) for i in range(8)]
     until(lambda: all(s.deltas for s in streams))
     kill(busiest(fleet))
     for stream in streams:
