@@ -47,7 +47,7 @@ def test_a_run_is_seen_from_outside(ours: Server, tmp_path: Path) -> None:
     assert (metrics.completed, metrics.output_tokens, metrics.met) == (4, 4 * 12, 4)
     assert metrics.prompt_tokens > 4 * 4
     assert metrics.outside
-    assert 0 < metrics.ttft.mean < metrics.e2e.mean <= metrics.duration
+    assert 0 < metrics.ttft.mean <= metrics.e2e.mean <= metrics.duration
     assert all(view.reason is FinishReason.LENGTH and len(view.text) > 12 for view in views(trace))
     assert {place for step in trace.steps for place in step.slot.tolist()} <= set(range(4))
     save_trace(trace, tmp_path / "lane.bsrun")  # its check reads every record
