@@ -28,7 +28,7 @@ class StreamStrip(Painted):
         self.shown: list[int] = []
         self._requests: Mapping[int, RequestView] = {}
         self._running: dict[int, None] = {}  # in the order in which they began
-        self._begun, self._over = set[int](), set[int]()
+        self._begun = set[int]()
         self.restyle()
 
     def restyle(self) -> None:
@@ -38,8 +38,8 @@ class StreamStrip(Painted):
     def clear(self, requests: Mapping[int, RequestView]) -> None:
         """Another trace, or the same from its start: its requests will be in `requests`."""
         self._requests, self.shown = requests, []
-        for known in (self._running, self._begun, self._over):
-            known.clear()
+        self._running.clear()
+        self._begun.clear()
         self.update()
 
     def touch(self, requests: set[int]) -> None:
@@ -50,11 +50,10 @@ class StreamStrip(Painted):
             begun, ended = view.samples[0].begun, view.ended
             if begun is None:
                 continue
-            if request not in self._begun:
+            if new := request not in self._begun:
                 self._begun.add(request)
                 events.append((begun, BEGIN, request))
-            if ended is not None and request not in self._over:
-                self._over.add(request)
+            if ended is not None and (new or request in self._running):
                 events.append((ended, END if ended > begun else END_AT_ONCE, request))
         for _, event, request in sorted(events):
             if event == BEGIN:

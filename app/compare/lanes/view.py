@@ -317,8 +317,8 @@ class LaneView(QFrame):
             return
         self._stale = False
         self.figures = self.tally.figures()
-        alone = len(self._race.lanes) == 1
-        base = self._base if self.lane.index or alone else self.figures
+        leads = not self.lane.index and len(self._race.lanes) > 1
+        base = self.figures if leads else self._base
         self.panel.show_figures(self.figures, self.lane.total, base)
         self.figures_changed.emit()
 
