@@ -327,7 +327,8 @@ class TimelineView(SelectableTimeline):
 
         stalls = self.marks.stalls(*self._span())
         left, right = self._xs(stalls.shown), self._xs(stalls.end)
-        draw_stalls(painter, self.face, stalls, left, right, middles(stalls.slot), bar, self._selected)
+        cursor = math.inf if self._cursor is None else self.x_at(self._cursor)
+        draw_stalls(painter, self.face, stalls, left, right, middles(stalls.slot), bar, self._selected, cursor)
         marks = self.marks.marks(*self._span())
         marks = marks.where(~marks.queued)
         paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)

@@ -15,7 +15,7 @@ from app.stage.scene_file import read_scene, shipped_tour
 from app.stage.tour import Tour
 from app.ui import theme
 from app.window.main_window import COMPARE, MainWindow
-from tests.app.stage.painted_words import painted_words, unread_from_afar
+from tests.app.painted_words import painted_words, unread_from_afar
 from tests.app.stage.test_touring import RUN, begin, scenes
 
 WAIT = 60_000

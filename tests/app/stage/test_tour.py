@@ -23,7 +23,7 @@ from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, Trace
 from engine.trace import Kind, Step, Submitted, bytes_text
 from tests.app.conftest import wait_until
-from tests.app.stage.painted_words import unread_from_afar
+from tests.app.painted_words import unread_from_afar
 
 WAIT = 60_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

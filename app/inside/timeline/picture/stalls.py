@@ -32,8 +32,10 @@ def draw_stalls(
     y: Array,
     bar: float,
     selected: int | None,
+    cursor: float,
 ) -> None:
-    """A bracket over each stall, with its length where there is room; `y` are the middles of bars `bar` high."""
+    """A bracket over each stall; `y` are the middles of bars `bar` high. Its length is said where there is room and the
+    cursor has passed it: what comes later is pale, and could not be read."""
     warn = theme.current().warn
     thick = max(1.0, round(1.5 * theme.zoom()))
     labelled = bar >= face.height - theme.px(4)
@@ -46,6 +48,6 @@ def draw_stalls(
         draw_bracket(painter, QRectF(begin, top, end - begin, bar))
         words = length_words(float(stalls.end[i] - stalls.begin[i]))
         wide = face.width(words)
-        if labelled and end - begin >= wide + theme.px(14):
+        if labelled and end <= cursor and end - begin >= wide + theme.px(14):
             say_on_plate(painter, face, (begin + end - wide) / 2, top + (bar + face.cap) / 2, words, warn)
     painter.setOpacity(1.0)

@@ -1,6 +1,7 @@
 """The timeline panel against the records of real runs, reckoned anew in plain arithmetic."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -31,6 +32,7 @@ from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
 from tests.app.contrast import contrast
 from tests.app.made_up_gpu import on_gpu
+from tests.app.painted_words import painted_words
 
 Open = Callable[[Trace], TimelinePanel]
 
@@ -186,6 +188,28 @@ def test_stalls_are_the_gaps_over_the_threshold(
         late = expected[0][2] - origin - 1e-4  # it may have got its slot back only then
         near = panel.marks.stalls(late, late + 1e-5)
         assert expected[0][0] in near.request.tolist()
+
+
+def test_a_stall_says_its_length_once_the_cursor_has_passed_it(opened: Open) -> None:
+    trace = Trace(lane_trace("continuous", slots=2, requests=12, prompt=(400, 900), output=(4, 20)))
+    trace.complete = True
+    panel = opened(trace, 2000)
+    panel.set_threshold(0.02)
+    panel.scope.catch_up()
+
+    def said() -> Counter[str]:
+        return Counter(word.text for word in painted_words(panel.view) if word.text in lengths)
+
+    stalls = panel.marks.stalls()
+    lengths = {length_words(length) for length in (stalls.end - stalls.begin).tolist()}
+    whole, half = said(), panel.view.cells.end / 2
+    past = stalls.where(stalls.end <= half)
+    passed = Counter(length_words(length) for length in (past.end - past.begin).tolist())
+    panel.scope.seek(half + panel.history.origin)
+    panel.scope.catch_up()
+    assert said() == whole & passed
+    assert 0 < said().total() < whole.total()
+    assert [word for word in painted_words(panel.view) if word.text in lengths and not word.contrast] == []
 
 
 def test_the_threshold_is_remembered_and_what_is_in_sight_stays(runs: dict[str, Trace], opened: Open) -> None:
@@ -414,6 +438,8 @@ def test_a_click_goes_to_its_step_and_on_a_bar_to_its_request(
 
 def test_what_comes_after_the_cursor_is_pale_and_can_be_gone_to(runs: dict[str, Trace], opened: Open) -> None:
     panel = opened(runs["static"])
+    panel.set_threshold(1.0)  # a stall has words only before the cursor
+    panel.scope.catch_up()
     whole = picture(panel.view)
     half = panel.view.cells.end / 2
     panel.scope.seek(half + panel.history.origin)
@@ -527,8 +553,10 @@ def test_a_short_run_that_is_over_fills_the_width_until_another_begins(opened: O
     panel.scope.catch_up()
     assert before <= view.range()[1] < max(2 * before, 0.7), "in leaps, as it runs"
     view.zoom_by(0.5)
-    end = view.range()
-    assert end[1] - end[0] < before, "what a person chose stays"
+    chosen = view.range()
+    trace.extend([Submitted(100, before + panel.history.origin, "a third", [1], SamplingParams(max_tokens=4))])
+    panel.scope.catch_up()
+    assert view.range() == chosen, "what a person chose stays"
 
 
 def test_a_running_engine_is_drawn_frame_by_frame(engine: Engine, opened: Open, qtbot: QtBot) -> None:
