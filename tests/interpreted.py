@@ -16,16 +16,22 @@ ROOT = Path(__file__).parents[1]
 OPTIONS = ["-p", "no:cacheprovider", "-p", "tests.quick_interpreter", "-W", "ignore::RuntimeWarning"]
 
 
-def check_interpreted(files: Iterable[Path]) -> None:
+def check_interpreted(files: Iterable[Path], *options: str, **environment: str) -> None:
     """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run."""
     if fault := interpreter_fault():
         pytest.skip(fault)
+    given = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": "", **environment}
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *OPTIONS, *map(str, files)],
-        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        [sys.executable, "-m", "pytest", "-q", *OPTIONS, *options, *map(str, files)],
+        env={**os.environ, **given},
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def check_on_pretend_gpu(files: Iterable[Path], pace: str = "late") -> None:
+    """Likewise with a GPU that is not there: see `tests.pretend_gpu`."""
+    check_interpreted(files, "-p", "tests.pretend_gpu.plugin", PRETEND_PACE=pace)
