@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.interpreted import check_on_pretend_gpu
+from tests.interpreted import ROOT, check_on_pretend_gpu
 
 pytest.importorskip("triton")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("c++") is None, reason="a few lines of C++ are compiled: apt-get install g++"),
 ]
+
+
+def test_the_pretend_gpu_forgives_nothing_that_a_gpu_does_not() -> None:
+    check_on_pretend_gpu([ROOT / "tests/pretend_gpu/pretended_gpu_checks.py"])
 
 
 @pytest.mark.timeout(450)
