@@ -128,6 +128,16 @@ def _checked_cas(self: Any, pointers: Any, compared: Any, value: Any, sem: Any, 
     return _cas(self, pointers, compared, value, sem, scope)
 
 
+def _checked_atomic_load(self: Any, pointers: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    _running[-1].atomic(pointers, mask.data, sem.name, scope.name)
+    return _load(self, pointers, mask, None, None, True)
+
+
+def _checked_atomic_store(self: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    _running[-1].atomic(pointers, mask.data, sem.name, scope.name)
+    return _store(self, pointers, value, mask, None)
+
+
 def _checked_barrier(self: Any) -> None:
     _running[-1].barrier()
 
@@ -135,5 +145,6 @@ def _checked_barrier(self: Any) -> None:
 Executor.__call__ = _call
 Builder.create_masked_load, Builder.create_masked_store = _checked_load, _checked_store
 Builder.create_atomic_rmw, Builder.create_atomic_cas = _checked_rmw, _checked_cas
+Builder.create_atomic_load, Builder.create_atomic_store = _checked_atomic_load, _checked_atomic_store
 Builder.create_barrier = _checked_barrier
 unwritten.begin()

@@ -153,6 +153,30 @@ def test_an_atomic_that_orders_less_is_told(how: tuple[Any, ...], words: str) ->
 
 
 @jit
+def flag_kernel(out, value, flag, ATOMIC: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Each program adds to what those before it have handed on."""
+    tl.debug_barrier()
+    number = tl.atomic_add(flag, 0, sem="acquire")
+    tl.debug_barrier()
+    tl.store(out + tl.program_id(0), tl.load(value))
+    tl.debug_barrier()
+    tl.store(value, number + 1)
+    tl.debug_barrier()
+    if ATOMIC:
+        tl.atomic_add(flag, 1, sem="release")
+    else:
+        tl.store(flag, number + 1)
+
+
+def test_what_is_handed_on_from_one_to_the_next_is_ordered_by_a_release_and_an_acquire() -> None:
+    out, value, flag = torch.zeros(3, dtype=torch.int32), *torch.zeros(2, 1, dtype=torch.int32)
+    flag_kernel[(3,)](out, value, flag, True)
+    assert sorted(out.tolist()) == [0, 1, 2]
+    with told("changes atomically flag, int32 [1]: element [0], which program ("):
+        flag_kernel[(3,)](out, value, flag, False)
+
+
+@jit
 def reversed_kernel(out, x, BARRIER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     lanes = tl.arange(0, BLOCK)
     tl.store(x + lanes, lanes)
