@@ -27,9 +27,9 @@ _running: list[Launch] = []  # one at most
 
 
 @lru_cache(256)
-def any_order(kernel: str, grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+def any_order(kernel: str, grid: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The programs of a grid, shuffled: the same way each time, and never left in the order of their numbers."""
-    programs = list(product(*map(range, grid)))
+    programs: list[tuple[int, ...]] = list(product(*map(range, grid)))
     mixed = programs[::-1]
     Random(f"{kernel} {grid}").shuffle(mixed)
     return mixed if mixed != programs else programs[::-1]
@@ -49,9 +49,6 @@ def _pointer_to(position: int, tensor: Tensor) -> Any:
     if dtype not in _mangled:
         _mangled[dtype] = mangle_type(tensor)
     return _pointer(position, dtype, _mangled[dtype])
-
-
-_make_executor = Executor.__init__
 
 
 def _call(self: Any, *given: Any, **named: Any) -> None:

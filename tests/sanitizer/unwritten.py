@@ -14,7 +14,7 @@ from torch.nn import Parameter
 # By bytes of an element. No computation ends in just this NaN; elements of one byte have no room for a pattern.
 PATTERNS = {2: 0x7FDE, 4: 0x7FDEADED, 8: 0x7FFEADED7FDEADED}
 _PLAIN = {2: 0x7FDD, 4: 0x7FC00000, 8: 0x7FF8000000000000}  # another NaN, whichever float it is of
-_UNSIGNED = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_UNSIGNED: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 _LARGE = 0x7E  # each byte of other elements
 
 
@@ -29,7 +29,7 @@ def patterned(tensor: Tensor) -> Tensor:
 
 def _bits(start: int, count: int, itemsize: int) -> np.ndarray[Any, Any]:
     """Elements of so many bytes in all."""
-    memory = (ctypes.c_char * count).from_address(start)
+    memory: Any = (ctypes.c_char * count).from_address(start)
     return np.frombuffer(memory, _UNSIGNED.get(itemsize, np.dtype(np.uint8)))
 
 
@@ -60,4 +60,4 @@ def begin() -> None:
     """From now on torch's memory that is not set holds the pattern."""
     for name in ("empty", "empty_like", "empty_strided"):
         setattr(torch, name, _then_patterned(getattr(torch, name)))
-    Tensor.new_empty = _then_patterned(Tensor.new_empty)  # type: ignore[method-assign,assignment]
+    Tensor.new_empty = _then_patterned(Tensor.new_empty)  # type: ignore[method-assign]
