@@ -85,13 +85,14 @@ class Assembly:
         """An empty pool and a scheduler, over a runner that is warmed up. Raises InvalidInput for a config that does
         not fit, and DeviceLost."""
         say = say or Reporter(None, None)
-        draft = self._drafts(config, say)
+        asked = self._drafts.asked(config)
         alone = self.model.devices == 1
         if not alone:
             _refuse_undivided(config, on_gpu_path(self.model.device))
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
-            self._prepared = None  # the old cache is given back before the new one is made
+            self._prepared = None  # the old cache is given back before a draft is loaded, or the new one is made
+        draft = self._drafts(asked, say)
         prepared = self._prepared = self._prepared or self._make_runner(config, partial(say, "capturing graphs"), draft)
         card = draft.card_with(config.kv_dtype) if draft is not None else None
         bill = self._bill(config, prepared, card)
