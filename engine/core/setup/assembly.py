@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -72,6 +71,8 @@ class Assembly:
             self._threads_why = f"each of {model.devices} ranks" if threads is None else "as asked, on each rank"
         elif threads is None and model.device.type == "cpu":
             self._threads, self._threads_why = fastest_threads(model, self.detokenizers)
+        say = Reporter(progress, cancelled)
+        say("measuring this machine")
         self.roof = roof_of(model, self._threads)
         self._interconnect = _interconnect(model)
         self._drafts, self._make_runner = Drafts(model), RunnerFactory(model, self.detokenizers, self.roof)
@@ -93,7 +94,7 @@ class Assembly:
         if not self.serves(config):
             self._prepared = None  # the old cache is given back before a draft is loaded, or the new one is made
         draft = self._drafts(asked, say)
-        prepared = self._prepared = self._prepared or self._make_runner(config, partial(say, "capturing graphs"), draft)
+        prepared = self._prepared = self._prepared or self._make_runner(config, say, draft)
         card = draft.card_with(config.kv_dtype) if draft is not None else None
         bill = self._bill(config, prepared, card)
         prepared.warm_up(config.token_budget)

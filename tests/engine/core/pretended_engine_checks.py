@@ -1,6 +1,7 @@
 """Checks of an engine whose device is "cuda", which `test_pretend_gpu.py` runs on a pretend GPU."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ if not torch.cuda.is_available():
     pytest.skip("run by test_pretend_gpu.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.jobs import LoadProgress
 from engine.trace import Kind
 from tests.engine.tiny_models import TINY_MODELS, random_prompts, save_tiny_model
 from tests.pretend_gpu import tensor
 
+pytestmark = pytest.mark.timeout(400)  # an interpreted load is slow
 MEMORY = 200 << 10
 WAYS = [
     SamplingParams(max_tokens=6, temperature=0, ignore_eos=True),
@@ -37,8 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[Engine]:
-    with Engine(ModelSpec(str(folder), dtype="float32", device="cuda"), CONFIGS["continuous"], threads=1) as engine:
+    spec = ModelSpec(str(folder), dtype="float32", device="cuda")
+    with Engine(spec, CONFIGS["continuous"], progress=stages.append, threads=1) as engine:
         yield engine
+
+
+stages: list[LoadProgress] = []
 
 
 def said(engine: Engine, config: EngineConfig) -> list[tuple[int, ...]]:
@@ -66,6 +73,12 @@ def test_tokens_are_those_of_the_cpu(name: str, engine: Engine, expected: list[t
     decoded = [step for step in engine.trace.steps if step.rows and (step.kind == Kind.DECODE).all()]
     assert len(decoded) > 3
     assert all(bool(step.graph) == bool(header.graphs) for step in decoded)
+
+
+def test_a_load_says_what_it_does_all_the_while(engine: Engine) -> None:
+    told = [stage for stage, _ in groupby(each.stage for each in stages)]
+    after = told[told.index("fusing small operations") + 1 :]
+    assert after == ["measuring this machine", "compiling kernels for this GPU, once", "capturing graphs", "warming up"]
 
 
 def test_everything_of_a_model_is_on_its_gpu(engine: Engine) -> None:
