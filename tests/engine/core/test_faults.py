@@ -1,11 +1,14 @@
 """What an error of a step is, and what becomes of the engine when its device is lost."""
 
 import gc
+import os
+import signal
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +128,15 @@ def test_an_engine_that_lost_the_gpu_frees_nothing() -> None:
     gc.collect()
     assert runner() is not None
     assert model() is not None
+
+
+def test_a_process_on_a_gpu_that_aborts_has_lost_it() -> None:
+    with EngineProcess(ModelSpec("demo-draft"), EngineConfig(max_running=4), threads=1) as engine:
+        engine.card = replace(engine.card, device="cuda:0")
+        os.kill(engine.pid, signal.SIGABRT)
+        engine._receiver.join(timeout=60)
+        assert (engine.alive, engine.restart) == (False, True)
+        assert "SIGABRT" in engine.error
 
 
 def test_a_host_whose_engine_lost_the_device_loads_no_other() -> None:
