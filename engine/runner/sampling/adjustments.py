@@ -107,7 +107,8 @@ class Adjustments:
         """Takes note of the tokens `[ruled rows]`."""
         penalized = [i for i, b in enumerate(branches) if b.request.params.repetition_penalty != 1.0]
         if penalized and seen is not None:
-            seen[self._slots_of(branches, penalized), tokens[self._tensor(penalized)]] = 1
+            places = self._slots_of(branches, penalized), tokens[self._tensor(penalized)]
+            seen.index_put_(places, seen.new_ones(()))  # a number of the host's would be waited for
         counted = _counted(branches)
         if counted and self._counts is not None:
             self._counts[self._slots_of(branches, counted), tokens[self._tensor(counted)]] += 1
