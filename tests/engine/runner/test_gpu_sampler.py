@@ -77,6 +77,6 @@ def test_tokens_and_log_probabilities_go_to_the_host_in_one_copy(monkeypatch: py
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="a few lines of C++ are compiled: apt-get install g++")
-def test_the_host_does_not_wait_for_what_rows_with_rules_draw() -> None:
+def test_rows_with_rules_on_a_gpu_make_nobody_wait_and_take_little() -> None:
     pytest.importorskip("triton")
     check_on_pretend_gpu([Path(__file__).with_name("pretended_sampler_checks.py")])
