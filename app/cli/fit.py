@@ -93,7 +93,7 @@ def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
 
 
 def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Asked) -> str:
-    where = "the GPU" if memory.kind == "cuda" else "this machine"
+    where = "the GPU, driver and libraries left out" if memory.kind == "cuda" else "this machine"
     lines = [info.name, "", *_table(info, bills, asked), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
     lines += [f"{', '.join(names)}: {note}" for note, names in notes.items()]

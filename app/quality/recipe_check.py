@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import storage
-from app.quality.subject import read_info
 from engine import InvalidInput, ModelSpec
+from engine.checkpoints import local_info
 from engine.config import quantized_bytes
 from engine.quality import AwqRecipe, check_recipe, read_text
 
@@ -33,7 +33,7 @@ def checked(recipe: AwqRecipe) -> RecipeCheck:
     with contextlib.suppress(InvalidInput, OSError):
         letters = len(read_text(recipe.calibration))
     with contextlib.suppress(InvalidInput, OSError):
-        info = read_info(ModelSpec(recipe.source, revision=recipe.revision))
+        info = local_info(ModelSpec(recipe.source, revision=recipe.revision))
         group = next((g for g in GROUPS if not any(inputs % g for inputs, _ in info.linears)), 0)
         size = quantized_bytes("awq", info.linears, STORED, recipe.group) + STORED * info.others
         original = info.weight_bytes

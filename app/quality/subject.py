@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from app.language import tr
 from app.quality.words import scheme_words
-from app.session.estimate import RUNTIME, room
+from app.session.estimate import RUNTIME, beside, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
-from engine.checkpoints import ModelInfo, cached_models, inspect_model
+from engine.checkpoints import local_info
 from engine.config import KV_DTYPES, SCHEMES
 from engine.memory import Fit, fits
 from engine.quality import origin_of
@@ -33,7 +33,8 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A model on show. `original` None: it is not known what an AWQ checkpoint was made of. `problem`: why nothing of
-    it can be measured. `dtype`, `needed` and `free`: the original's precision and bytes, and those of the memory."""
+    it can be measured. `dtype`, `needed` and `free`: the original's precision and bytes, and those of the memory;
+    `runtime`: what a process takes of these beside a model."""
 
     spec: ModelSpec
     original: ModelSpec | None
@@ -43,6 +44,7 @@ class Subject:
     dtype: str = ""
     needed: int = 0
     free: int = 0
+    runtime: int = RUNTIME
 
     @property
     def key(self) -> tuple[str, str | None]:
@@ -50,19 +52,7 @@ class Subject:
 
     def need(self, keys: Sequence[str]) -> int:
         """Bytes that measuring these takes at most: one after another is in memory."""
-        return max([self.needed, *(way.needed for way in self.ways if way.key in keys)]) + RUNTIME
-
-
-def read_info(spec: ModelSpec) -> ModelInfo:
-    """A model's facts, also those of one in the cache. Raises InvalidInput; blocks on disk."""
-    try:
-        return inspect_model(spec)
-    except InvalidInput:
-        found = (e for e in cached_models() if e.source == spec.source and spec.revision in (None, e.revision))
-        folder = next((entry.folder for entry in found), None)
-        if folder is None:
-            raise
-        return inspect_model(replace(spec, source=str(folder), revision=None))
+        return max([self.needed, *(way.needed for way in self.ways if way.key in keys)]) + self.runtime
 
 
 def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
@@ -71,7 +61,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     memory = room(spec.device)
     free, plain, awq = memory.free, replace(spec, quantization="none", dtype="auto"), False
     try:
-        info = read_info(plain)
+        info = local_info(plain)
         awq = info.quantized is not None and info.quantized.method == "awq"
         checkpoint = fits(info, memory, quantizations=["awq"])[0]
         if awq:
@@ -79,7 +69,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
             if original is None:
                 return Subject(plain, None, awq=True, free=free)
             original = replace(original, device=spec.device)
-            info = read_info(original)
+            info = local_info(original)
         else:
             original = plain
         bills = {bill.quantization: bill for bill in fits(info, memory)}
@@ -111,7 +101,8 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         words = tr("the original over a KV cache of {dtype}: a byte a value, and one for each head", dtype=kv_dtype)
         title = f"KV {kv_dtype}"
         ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, kv_dtype=kv_dtype))
-    return Subject(plain, original, tuple(ways), problem, awq, own.dtype, own.weights + own.activations, free)
+    needed = own.weights + own.activations
+    return Subject(plain, original, tuple(ways), problem, awq, own.dtype, needed, free, beside(memory.runtime))
 
 
 def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:

@@ -6,9 +6,9 @@ from functools import partial
 from app.language import tr
 from app.words import count_words, kv_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
-from engine.checkpoints import inspect_model
-from engine.core import Card, cards, nvidia_driver
-from engine.memory import DeviceMemory, Fit, fits, rank_counts, why_unstaged, why_whole
+from engine.checkpoints import local_info
+from engine.core import Card, cards, host_memory, nvidia_driver
+from engine.memory import TAKEN, DeviceMemory, Fit, fits, rank_counts, why_unstaged, why_whole
 
 RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
 
@@ -19,7 +19,7 @@ class Estimate:
     in words, a line each; `fit` the whole bill, None without a model; `bills` those of all quantizations; `context`
     that of the model in tokens, 0 where it does not say. `whole`: why the model cannot be split over ranks, "" where it
     can, over so many as `ranks`; `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it
-    can be split over; 0 on a CPU, and where that is not known."""
+    can be split over; 0 on a CPU, and where that is not known. `runtime` as of DeviceMemory."""
 
     weights: int
     free: int
@@ -33,6 +33,7 @@ class Estimate:
     unstaged: str = ""
     layers: int = 0
     cards: int = 0
+    runtime: int = 0
 
     @property
     def fits(self) -> bool:
@@ -44,16 +45,17 @@ def on_gpu(device: str) -> bool:
     return device.startswith("cuda") or (device == "auto" and nvidia_driver() and _card(device) is not None)
 
 
-def room(device: str) -> DeviceMemory:
-    """The memory that a model on this device would lie in, as it is now; the machine's where a GPU does not tell."""
+def room(device: str, runtime: int = TAKEN) -> DeviceMemory:
+    """The memory that a model on this device would lie in, as it is now; the machine's where a GPU does not tell.
+    `runtime`: what of a GPU's free bytes is for driver and libraries."""
     gpu = on_gpu(device)
     card = _card(device) if gpu else None
     if card is not None and (memory := card.memory()) is not None:
-        return DeviceMemory("cuda", *memory, card.drives_display())
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return DeviceMemory("cuda" if gpu else "cpu", memory.available, memory.total)
+        free, total = memory
+        runtime = min(runtime, free)
+        return DeviceMemory("cuda", free - runtime, total, card.drives_display(), runtime)
+    total, free = host_memory()
+    return DeviceMemory("cuda" if gpu else "cpu", free, total)
 
 
 def _card(device: str) -> Card | None:
@@ -65,13 +67,13 @@ def _card(device: str) -> Card | None:
 
 def empty(device: str) -> Estimate:
     """The memory without a model."""
-    memory = room(device)
+    memory = room(device, runtime=0)
     return Estimate(0, memory.free, memory.total, ())
 
 
 def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
-    """Reads the headers of a local model. Raises InvalidInput when it is none."""
-    info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
+    """Reads the headers of a model that is here, in the cache too. Raises InvalidInput where it is not."""
+    info, memory, config = local_info(spec), room(spec.device), config or EngineConfig()
     slots, budget, gpu = config.slots, config.token_budget, memory.kind == "cuda"
     dividing = tuple(rank_counts(info))
     ranks = spec.parallel.ranks if gpu and spec.parallel.ranks in dividing else 1  # on a CPU they have one memory
@@ -85,7 +87,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
     whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization)
-    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0
+    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0, memory.runtime
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 
@@ -96,4 +98,9 @@ def needed_and_free(spec: ModelSpec) -> tuple[int, int]:
         found = estimate(spec)
     except (InvalidInput, OSError):
         return 0, empty(spec.device).free
-    return found.weights + RUNTIME, found.free
+    return found.weights + beside(found.runtime), found.free
+
+
+def beside(runtime: int) -> int:
+    """Bytes that an engine's process takes beside weights and pool of a memory whose `runtime` is left out already."""
+    return 0 if runtime else RUNTIME

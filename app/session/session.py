@@ -158,8 +158,8 @@ class Session(QObject):
     async def load(self, spec: ModelSpec, config: EngineConfig | None = None) -> bool:
         """Loads a model in place of the one there is. True when it is ready; else `load_failed` has said why.
 
-        The present model stays until the new one is ready where memory holds both. Where it does not, `room_made` says
-        so, the present one is given back first, and is loaded again should the new one fail or be cancelled; while
+        The present model stays until the new one is ready where memory holds both. Where it does not, as on a GPU,
+        `room_made` says so, the present one is given back first, and is loaded again should the new one not come; while
         requests run on it, the load is refused. Requests that run until the new one is ready end then, with a notice.
         """
         if self.state is SessionState.LOADING:
@@ -232,22 +232,23 @@ class Session(QObject):
             self.notice_raised.emit(str(error))
 
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
-        """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
-        needed, free = await self.off_thread(lambda: needed_and_free(spec))
-        if needed <= free:
+        """Gives the present model back where memory does not hold `spec` beside it; True when it did. On a GPU it holds
+        none: the present one's pool has all that its steps leave."""
+        shared = self.card is not None and self.card.device.startswith("cuda") and spec.device != "cpu"
+        needed, free = (0, 0) if shared else await self.off_thread(lambda: needed_and_free(spec))
+        if needed <= free and not shared:
             return False
         wanted, there = model_words(spec.source), model_words(present.source)
         told = {"model": wanted, "needed": bytes_words(needed), "free": bytes_words(free), "there": there}
+        why = (
+            tr("{model} needs the GPU that {there} is on", **told)
+            if shared
+            else tr("{model} needs about {needed}, {free} are free", **told)
+        )
         if self.busy:
-            raise InvalidInput(
-                tr("{model} needs about {needed}, {free} are free; stop the requests that run on {there} first", **told)
-            )
+            raise InvalidInput(tr("{why}; stop the requests that run on {there} first", why=why, there=there))
         self.room_made.emit(
-            tr(
-                "{model} needs about {needed}, {free} are free: {there} makes room for it, and comes back should the "
-                "load fail.",
-                **told,
-            )
+            tr("{why}: {there} makes room for it, and comes back should the load fail.", why=why, there=there)
         )
         await self._give_back()
         return True

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING
 import resources
 from engine.checkpoints.hub import cache
 from engine.checkpoints.hub.cache import cache_folder, in_units
-from engine.checkpoints.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, fault
-from engine.config.specs import InvalidInput
+from engine.checkpoints.info import ModelInfo
+from engine.checkpoints.inspect import (
+    EMBEDDED,
+    EMBEDDED_AWQ,
+    EMBEDDED_NAMES,
+    INDEX,
+    fault,
+    inspect_folder,
+    inspect_model,
+    resolve,
+)
+from engine.config.specs import InvalidInput, ModelSpec
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, CachedRevisionInfo, HFCacheInfo
@@ -101,6 +111,17 @@ def cached_models() -> list[ModelEntry]:
             partial = [entry for entry in [_damaged(folder)] if entry.size]
         found += [(entry.changed, entry) for entry in partial]
     return [entry for _, entry in sorted(found, key=lambda pair: (-pair[0], -pair[1].changed, pair[1].source))]
+
+
+def local_info(spec: ModelSpec) -> ModelInfo:
+    """A model's facts where its files are here, those of the Hugging Face cache included. Raises InvalidInput where
+    they are not."""
+    if resolve(spec) is None:
+        for entry in cached_models():
+            wanted = entry.source == spec.source and spec.revision in (None, entry.revision)
+            if wanted and entry.folder is not None and not entry.problem:
+                return inspect_folder(entry.folder, spec.source)
+    return inspect_model(spec)
 
 
 def _scan() -> HFCacheInfo | None:

@@ -91,8 +91,9 @@ def score(
     cancelled: threading.Event | None = None,
 ) -> Scored:
     """The information of each piece of a prompt (text, or chat messages) under the engine's model, or under `scorer`,
-    which is loaded for it in a process of its own. `unit`: words, sentences or tokens; `keep`: what is kept whole.
-    Messages are read one after another, without a template. Raises InvalidInput and LoadCancelled."""
+    which is loaded for it in a process of its own: beside a model on a GPU on the CPU, unless it names a device.
+    `unit`: words, sentences or tokens; `keep`: what is kept whole. Messages are read one after another, without a
+    template. Raises InvalidInput and LoadCancelled."""
     begun, parts = perf_counter(), parts_of(prompt, keep)
     if scorer is None and not engine.config.paged:
         raise InvalidInput(
@@ -103,7 +104,9 @@ def score(
         ask = Asker(by, "scoring a prompt", report, cancelled)
         ask.say("scoring the prompt")
         told = ask.scored(read_as_one(parts))
-        return Scored(prompt, tuple(pieces_of(parts, told, unit)), by.card.name, perf_counter() - begun)
+        on_cpu = by.card.device == "cpu" and engine.card.device != "cpu"
+        name = f"{by.card.name} (CPU)" if on_cpu else by.card.name
+        return Scored(prompt, tuple(pieces_of(parts, told, unit)), name, perf_counter() - begun)
 
 
 @contextmanager
@@ -113,6 +116,8 @@ def _scorer(
     if spec is None:
         yield engine
     else:
+        if engine.card.device.startswith("cuda") and spec.device == "auto":
+            spec = replace(spec, device="cpu")  # the engine's pool has what is left of its GPU
         config = EngineConfig(max_running=1, kv_memory=SCORER_MEMORY, cuda_graphs=False)
         with EngineProcess(spec, config, progress=report, cancelled=cancelled) as other:
             yield other

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from engine.core.face import EngineFace
+from engine.core.machine import memory as host_memory
 from engine.core.machine import processor_name, usable_cores
 from engine.core.machine.nvml import Card, cards, nvidia_driver
 from engine.core.process import EngineProcess

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,15 @@ from typing import NamedTuple
 LEAST_CAPABILITY = (8, 0)
 LDCONFIG = Path("/sbin/ldconfig")  # Triton calls it by this name
 LIBRARY = "libcuda.so.1"
-PACKAGES = "gcc libc6-dev python3-dev"
+
+
+def python_headers(default: Path = Path("/usr/bin/python3"), version: tuple[int, ...] = sys.version_info[:2]) -> str:
+    """The package with this Python's headers; python3-dev has those of the system's own."""
+    own = f"python{version[0]}.{version[1]}"
+    return f"{own}-dev" if default.exists() and default.resolve().name != own else "python3-dev"
+
+
+PACKAGES = f"gcc libc6-dev {python_headers()}"
 
 
 class Lack(NamedTuple):
@@ -57,7 +66,7 @@ class Toolchain:
             remedy = "sudo apt-get install gcc libc6-dev"
             found.append(Lack(f"no C compiler ({sought})", remedy if self.cc is None else f"unset CC, or {remedy}"))
         if not (self.include / "Python.h").exists():
-            found.append(Lack(f"no Python.h in {self.include}", "sudo apt-get install python3-dev"))
+            found.append(Lack(f"no Python.h in {self.include}", f"sudo apt-get install {python_headers()}"))
         if any((folder / LIBRARY).exists() for folder in self.libraries):
             return found
         if not self.ldconfig.exists():

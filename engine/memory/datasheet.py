@@ -27,7 +27,7 @@ class Datasheet:
     @property
     def room(self) -> DeviceMemory:
         """For a model, where nothing else is on it."""
-        return DeviceMemory("cuda", self.memory - TAKEN, self.memory)
+        return DeviceMemory("cuda", self.memory - TAKEN, self.memory, runtime=TAKEN)
 
     def rate(self, dtype: str) -> float:
         """Operations a second in this dtype; 0 where it has no arithmetic of that kind."""

@@ -2,12 +2,13 @@
 torch."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from engine.checkpoints.catalog import cached_models
+from engine.checkpoints.catalog import local_info
 from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.checkpoints.inspect import inspect_folder, inspect_model, resolve, shipped_awq
+from engine.checkpoints.inspect import inspect_model, resolve, shipped_awq
 from engine.config.parallel import check_dividing
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
@@ -21,12 +22,13 @@ USUAL = EngineConfig()
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """A device and its memory: `kind` is "cpu" or "cuda", `free` and `total` are bytes; whether a GPU drives a
-    `display`."""
+    `display`. `runtime`: bytes that driver and libraries take of a GPU besides, before a model has any."""
 
     kind: str
     free: int
     total: int
     display: bool = False
+    runtime: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,10 @@ def model_info(spec: ModelSpec) -> ModelInfo:
         return inspect_model(spec)
     try:
         return hub_info(spec.source, spec.revision)
-    except InvalidInput:
-        for entry in cached_models():
-            wanted = entry.source == spec.source and spec.revision in (None, entry.revision)
-            if wanted and entry.folder is not None and not entry.problem:
-                return inspect_folder(entry.folder, spec.source)
-        raise
+    except InvalidInput as error:
+        with suppress(InvalidInput):
+            return local_info(spec)
+        raise error
 
 
 def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:

@@ -60,10 +60,10 @@ def captured_tokens(card: ModelCard, config: EngineConfig, operations: float = F
 
 
 def gpu_needs(slots: int, layers: int, vocabulary: int, captured_step: int = 0, captures: int = 0) -> int:
-    """Bytes that a GPU needs beside weights, pool and a step's activations: which tokens each slot has seen, what the
-    allocator adds to each layer's K and V, and so many captured graphs, of steps that take `captured_step` bytes at the
-    most: their memory is shared."""
-    return slots * vocabulary + 2 * layers * SEGMENT + captured_step + captures * CAPTURE
+    """Bytes that a GPU needs beside weights, pool and a step's activations: which tokens each slot has seen (a byte a
+    token) and how often (4, once a request asks), what the allocator adds to each layer's K and V, and so many captured
+    graphs, of steps that take `captured_step` bytes at the most: their memory is shared."""
+    return 5 * slots * vocabulary + 2 * layers * SEGMENT + captured_step + captures * CAPTURE
 
 
 def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.checkpoints.inspect import inspect_model
+from engine.checkpoints.catalog import local_info
 from engine.config.schemes import SCHEMES
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.core.engine import Engine
@@ -32,6 +32,7 @@ from engine.trace.decode_steps import decode_steps
 
 ROWS = 64  # positions whose distributions are compared at a time, in float64
 SPARE = 0.8  # of the free disk, for the original's distributions
+UNKNOWN_POOL = 1 << 30  # bytes of the KV pool where what a token takes is not known before the load
 PROMPT, TRIAL, MOST, SECONDS = 16, 8, 128, 2.0  # of the speed: tokens of a prompt, of a trial; most tokens and seconds
 
 Say = Callable[[str, int, int], None]
@@ -202,6 +203,16 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
         return found()
 
 
+def pool_bytes(spec: ModelSpec) -> int:
+    """Of a pool for the longest that is decoded, which leaves the rest of the memory to reading. UNKNOWN_POOL
+    where the model's files are not here yet."""
+    try:
+        token_bytes = local_info(spec).kv_token_bytes("float32")
+    except InvalidInput:
+        return UNKNOWN_POOL
+    return BATCH * (PROMPT + MOST + EngineConfig().block_size) * token_bytes
+
+
 def _measured(
     spec: ModelSpec, yardstick: Yardstick, name: str, report: Report, original: bool, kv_dtype: str = "auto"
 ) -> tuple[QualityRow, str]:
@@ -210,12 +221,7 @@ def _measured(
     def say(stage: str, done: int = 0, total: int = 0) -> None:
         report(LoadProgress(f"{name}: {stage}", done, total))
 
-    token_bytes = 0
-    with suppress(InvalidInput):  # a hub id's is not known before the load
-        token_bytes = inspect_model(spec).kv_token_bytes("float32")
-    # A pool for the longest that is decoded, and no more of the memory that the next model wants.
-    cache = BATCH * (PROMPT + MOST + EngineConfig().block_size) * token_bytes
-    config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=cache or None, kv_dtype=kv_dtype)
+    config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=pool_bytes(spec), kv_dtype=kv_dtype)
     with Engine(spec, config, progress=lambda p: report(replace(p, stage=f"{name}: {p.stage}"))) as engine:
         (yardstick.prepare if original else yardstick.check)(engine.model)
         with ThreadPoolExecutor(1, "text") as pool:  # it ends: its OpenMP team would slow the engine's down

@@ -46,6 +46,10 @@ class DeviceRows:
         self._index: list[int] = []  # of the state's elements that the device must hear of, and their values
         self._value: list[int] = []
 
+    def forget_drawn(self) -> None:
+        """Knows of no slot's last token that it is its branch's."""
+        self._newest = [-1] * self.dummy_slot
+
     def knows(self, row: Row) -> bool:
         """True when the row's slot sampled the row's only token: it need not be sent. A beam's is chosen elsewhere."""
         sampled = self._owners[row.slot] is row.branch and self._newest[row.slot] == row.first

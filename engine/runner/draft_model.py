@@ -32,6 +32,7 @@ class DraftModel:
     def draft(self, rows: Sequence[Row], most: Sequence[int], least: float) -> list[list[int]]:
         """See `Drafter`. A token's chance is the product of the draft's own probabilities up to it."""
         begun = Clock()
+        self.runner.forget_drawn()  # it may not have been kept
         drafted: list[list[int]] = [[] for _ in rows]
         chances, going = [1.0] * len(rows), list(range(len(rows)))
         while going:

@@ -12,6 +12,7 @@ from engine.runner.launched_step import to_device
 
 Pairs = Sequence[tuple[int, int]]
 PIECE = 256 << 20  # bytes of pinned memory taken at a time: torch takes the next power of two of what is asked for
+STAGED = 64 << 20  # bytes of a GPU that copies take at a time, of the reserve that the pool leaves
 
 
 class HostBlocks(Protocol):
@@ -46,16 +47,17 @@ class PlainBlocks:
 
 
 class PinnedBlocks:
-    """Beside a GPU's pool. All layers of the blocks are gathered on the GPU, and cross in one copy for each run of
-    neighbours in host memory, which is taken in pieces of about so many bytes. The host waits for none of it: what
-    follows on the stream is done after."""
+    """Beside a GPU's pool. All layers of the blocks are gathered on the GPU, in parts that take about so many bytes
+    `staged` there, and cross in one copy for each run of neighbours in host memory, which is taken in pieces of about
+    so many bytes. The host waits for none of it: what follows on the stream is done after."""
 
-    def __init__(self, caches: Sequence[Tensor], count: int, piece: int = PIECE) -> None:
+    def __init__(self, caches: Sequence[Tensor], count: int, piece: int = PIECE, staged: int = STAGED) -> None:
         self._pool = [_by_block(cache) for cache in caches]
         self._ends = [0, *accumulate(pool.shape[1] for pool in self._pool)]
         self._device = self._pool[0].device
         self.block_bytes = self._ends[-1]
         self._each = max(1, piece // self.block_bytes)  # blocks of a piece
+        self._part = max(1, staged // (2 * self.block_bytes))  # blocks of a part: by layer, and side by side
         pinned = self._device.type == "cuda"
         self._host = [
             torch.empty(min(self._each, count - first), self.block_bytes, dtype=torch.uint8, pin_memory=pinned)
@@ -63,20 +65,25 @@ class PinnedBlocks:
         ]
 
     def out(self, pairs: Pairs) -> None:
-        pairs = sorted(pairs, key=lambda pair: pair[1])
-        places = to_device([block for block, _ in pairs], self._device)
-        staged = torch.cat([pool.index_select(0, places) for pool in self._pool], 1)
-        for there, at, count in _runs([host for _, host in pairs], self._each):
-            self._run(there, count).copy_(staged[at : at + count], non_blocking=True)
+        for part in self._parts(sorted(pairs, key=lambda pair: pair[1])):
+            places = to_device([block for block, _ in part], self._device)
+            staged = torch.cat([pool.index_select(0, places) for pool in self._pool], 1)
+            for there, at, count in _runs([host for _, host in part], self._each):
+                self._run(there, count).copy_(staged[at : at + count], non_blocking=True)
+            del staged  # before the next part's are taken
 
     def back(self, pairs: Pairs) -> None:
-        pairs = sorted(pairs)
-        staged = torch.empty(len(pairs), self._ends[-1], dtype=torch.uint8, device=self._device)
-        for there, at, count in _runs([host for host, _ in pairs], self._each):
-            staged[at : at + count].copy_(self._run(there, count), non_blocking=True)
-        places = to_device([block for _, block in pairs], self._device)
-        for pool, (begin, end) in zip(self._pool, pairwise(self._ends), strict=True):
-            pool.index_copy_(0, places, staged[:, begin:end])
+        for part in self._parts(sorted(pairs)):
+            staged = torch.empty(len(part), self._ends[-1], dtype=torch.uint8, device=self._device)
+            for there, at, count in _runs([host for host, _ in part], self._each):
+                staged[at : at + count].copy_(self._run(there, count), non_blocking=True)
+            places = to_device([block for _, block in part], self._device)
+            for pool, (begin, end) in zip(self._pool, pairwise(self._ends), strict=True):
+                pool.index_copy_(0, places, staged[:, begin:end])
+            del staged
+
+    def _parts(self, pairs: Pairs) -> Iterator[Pairs]:
+        return (pairs[at : at + self._part] for at in range(0, len(pairs), self._part))
 
     def _run(self, first: int, count: int) -> Tensor:
         """Neighbouring host blocks, all of one piece."""

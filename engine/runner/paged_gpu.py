@@ -137,6 +137,9 @@ class GpuRunner(Runner):
     def reset(self) -> None:
         self._rows.forget()
 
+    def forget_drawn(self) -> None:
+        self._rows.forget_drawn()
+
     def there(self, row: Row) -> bool:
         """Whether a row's last token is where it was sampled, on the device. Other ranks are told."""
         return row.fed or (row.count == 1 and self._draws is not None and self._rows.knows(row))

@@ -115,6 +115,9 @@ class Runner(ABC):
         stays."""
         self._owners = [None] * len(self._owners)
 
+    def forget_drawn(self) -> None:  # noqa: B027
+        """Takes the tokens drawn so far from the device for none but `fed` rows: branches went on with others."""
+
     @property
     def block_caches(self) -> list[Tensor]:
         """All that is kept a block of the pool, each `[blocks, ...]`; empty where the cache has no blocks."""

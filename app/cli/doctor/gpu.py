@@ -64,7 +64,8 @@ def no_gpu(detail: str) -> Finding:
 
 
 def torch_findings(has_gpu: bool) -> list[Finding]:
-    """Whether torch can be imported and reaches the GPU, and what the kernels are built with."""
+    """Whether torch can be imported and reaches the GPU, and what the kernels are built with. `has_gpu`: NVML knows of
+    one; torch may without it."""
     try:
         with heard():
             import torch
@@ -80,7 +81,7 @@ def torch_findings(has_gpu: bool) -> list[Finding]:
         from engine.core import Toolchain
     except ImportError:  # a library that is missing is told of as such
         return found
-    return [*found, *toolchain_findings(Toolchain.here(), has_gpu)]
+    return [*found, *toolchain_findings(Toolchain.here(), has_gpu or usable)]
 
 
 def nccl_finding(cards: int, version: tuple[int, ...] | None) -> Finding:

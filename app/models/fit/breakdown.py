@@ -56,7 +56,7 @@ def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int,
         sheet = find_datasheet(device.removeprefix(ELSEWHERE))
         found = fits(info, sheet.room, dtype=dtype, max_running=max_running, token_budget=token_budget)
         return Bills(info, sheet.room, tuple(found), elsewhere=sheet)
-    memory = estimate.room(device)
+    memory = estimate.room(device, runtime=0) if held else estimate.room(device)  # the loaded model has its own there
     held = min(held, memory.total - memory.free)
     room = replace(memory, free=memory.free + held)
     found = fits(info, room, dtype=dtype, max_running=max_running, token_budget=token_budget)

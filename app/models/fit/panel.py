@@ -8,6 +8,7 @@ from app.language import tr
 from app.models.fit.breakdown import ELSEWHERE, Bills, FitTable, bills, bound_words, room_words, rule_words
 from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
+from app.session.estimate import on_gpu
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.ui.controls import DropDown, PowerOfTwo, button
@@ -177,7 +178,7 @@ class FitPanel(QWidget):
         found, problem = None, ""
         try:
             found = await session.off_thread(
-                lambda: bills(info, dtype, device, held_bytes(session), config.max_running, config.token_budget)
+                lambda: bills(info, dtype, device, held_bytes(session, device), config.max_running, config.token_budget)
             )
         except (InvalidInput, OSError, ValueError) as error:
             problem = sentence(str(error))
@@ -277,10 +278,10 @@ class FitPanel(QWidget):
             box.setFixedWidth(theme.px(124))
 
 
-def held_bytes(session: Session) -> int:
-    """What the loaded model would give back for the next one; looks at the engine's process."""
+def held_bytes(session: Session, device: str) -> int:
+    """What the loaded model would give back for the next one on a device; looks at the engine's process."""
     card, trace = session.card, session.trace
-    if card is None or trace is None or not trace.records:
+    if card is None or trace is None or not trace.records or card.device.startswith("cuda") != on_gpu(device):
         return 0
     header = trace.header
     own = card.weight_bytes + header.blocks * header.config.block_size * header.kv_token_bytes

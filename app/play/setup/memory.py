@@ -182,18 +182,18 @@ class ModelBill(QWidget):
 
     def show_estimate(self, found: Estimate, config: EngineConfig) -> None:
         """What the chosen model would take, or the memory as it is where nothing is known of a model."""
-        fit, others = found.fit, found.total - found.free
+        fit, others = found.fit, found.total - found.free - found.runtime
         if fit is None:
             self.memory.setText(tr("{bytes} free", bytes=bytes_words(found.free)))
             bill = DeviceBill(0, 0, 0, 0, others, found.free, found.total)
             self.bar.show_items(bill.items[-2:], found.total)
             self._offer(None, 0, 1)
             return
-        taken = fit.weights + fit.pool + fit.activations
+        taken = fit.weights + fit.pool + fit.activations + found.runtime
         self.memory.setText(f"~{bytes_words(taken)} · {tr('fits') if fit.fits else tr('does not fit')}")
-        free = max(0, found.free - taken)
-        bill = DeviceBill(fit.weights, fit.pool, fit.activations, 0, others, free, found.total)
-        items = [item for item in bill.items if item.kind != "runtime"]
+        free = max(0, found.total - others - taken)
+        bill = DeviceBill(fit.weights, fit.pool, fit.activations, found.runtime, others, free, found.total)
+        items = [item for item in bill.items if item.kind != "runtime" or item.count]
         self.bar.show_items(items, max(found.total, others + taken), "~", found.total)
         holds = fit.requests if fit.fits and config.mode != "recompute" else None
         self._offer(holds, found.context, config.slots)

@@ -70,6 +70,15 @@ class Card:
         apart = self._ask("nvmlDeviceGetTopologyCommonAncestor", other._handle)
         return "" if apart is None else next((f"PCIe, {words}" for most, words in APART if apart <= most), "PCIe")
 
+    def in_parts(self) -> bool:
+        """Whether MIG is on: the memory is its parts'."""
+        return bool(self._ask("nvmlDeviceGetMigMode", otherwise=(0, 0))[0])
+
+    def first_part(self) -> Card | None:
+        places = range(self._ask("nvmlDeviceGetMaxMigDeviceCount", otherwise=0))
+        parts = (self._ask("nvmlDeviceGetMigDeviceHandleByIndex", place) for place in places)
+        return next((Card(self._nvml, part) for part in parts if part is not None), None)
+
     def too_old(self) -> bool:
         capability = self._ask("nvmlDeviceGetCudaComputeCapability")
         return capability is not None and bool(too_old("", tuple(capability)))
@@ -88,11 +97,26 @@ def cards() -> list[Card]:
     """The GPUs that CUDA shows to this process; none where NVML does not answer."""
     with contextlib.suppress(Exception):  # errors of its own where library, driver or card are missing
         nvml = _library()
-        uuids = [
-            nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())
-        ]
-        return [card_of(uuid, nvml) for uuid in visible(os.environ.get("CUDA_VISIBLE_DEVICES"), uuids)]
+        uuids = [_uuid(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        shown = visible(os.environ.get("CUDA_VISIBLE_DEVICES"), uuids)
+        return [card for uuid in shown if (card := _card_or_part(nvml, uuid)) is not None]
     return []
+
+
+def _uuid(nvml: Any, index: int) -> str:
+    """A GPU's UUID; "" of one that does not tell it, which keeps its number."""
+    with contextlib.suppress(nvml.NVMLError):
+        return str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)))
+    return ""
+
+
+def _card_or_part(nvml: Any, uuid: str) -> Card | None:
+    """The GPU, or its first part where MIG is on: CUDA shows that one alone to a process. None without any, and of a
+    GPU that does not answer."""
+    with contextlib.suppress(nvml.NVMLError):
+        card = card_of(uuid, nvml)
+        return card.first_part() if card.in_parts() and not uuid.startswith("MIG-") else card
+    return None
 
 
 def card_of(uuid: str, nvml: Any = None) -> Card:

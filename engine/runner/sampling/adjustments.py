@@ -17,6 +17,7 @@ from engine.runner.launched_step import staged, to_device
 from engine.scheduler.request import Branch
 
 RULED_OUT = -torch.inf
+PART = 16 << 20  # bytes of float32 logits that are changed at a time: what lies between takes some times as many
 # By a byte of bits, what is added to the logits of its eight tokens.
 _ADDED = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, 0.0, RULED_OUT).astype(np.float32)
 
@@ -89,12 +90,32 @@ class Adjustments:
         """The logits `[ruled rows, vocabulary]`, float32, changed in vLLM's order: the grammar's mask, banned words,
         ends that come too early, bias; repetition, frequency and presence penalties. A copy. `masks` are those of all
         ruled rows that have one."""
-        held = [i for i, b in enumerate(branches) if b.matcher is not None] if masks is not None else []
-        if masks is not None and len(held) == len(branches):
-            logits = ruled_out(logits, masks.bits)
-        elif masks is not None:
+        bits, each = None if masks is None else masks.bits, max(1, PART // (4 * self._vocabulary))
+        if len(branches) <= each:
+            return self._changed(logits, branches, seen, bits, previous)
+        changed, held = torch.empty_like(logits), 0
+        for at in range(0, len(branches), each):
+            rows, before = slice(at, at + each), held
+            held += sum(b.matcher is not None for b in branches[rows])
+            theirs = None if bits is None else bits[before:held]
+            last = None if previous is None else previous[rows]
+            changed[rows] = self._changed(logits[rows], branches[rows], seen, theirs, last)
+        return changed
+
+    def _changed(
+        self,
+        logits: Tensor,
+        branches: Sequence[Branch],
+        seen: Tensor | None,
+        bits: Bits | None,
+        previous: Tensor | None,
+    ) -> Tensor:
+        held = [i for i, b in enumerate(branches) if b.matcher is not None] if bits is not None else []
+        if bits is not None and held and len(held) == len(branches):
+            logits = ruled_out(logits, bits)
+        elif bits is not None and held:
             index = self._tensor(held)
-            logits = logits.index_copy(0, index, ruled_out(logits[index], masks.bits))
+            logits = logits.index_copy(0, index, ruled_out(logits[index], bits))
         else:
             logits = logits.clone()
         if any(b.request.rules is not None for b in branches):
@@ -107,7 +128,8 @@ class Adjustments:
         """Takes note of the tokens `[ruled rows]`."""
         penalized = [i for i, b in enumerate(branches) if b.request.params.repetition_penalty != 1.0]
         if penalized and seen is not None:
-            seen[self._slots_of(branches, penalized), tokens[self._tensor(penalized)]] = 1
+            places = self._slots_of(branches, penalized), tokens[self._tensor(penalized)]
+            seen.index_put_(places, seen.new_ones(()))  # a number of the host's would be waited for
         counted = _counted(branches)
         if counted and self._counts is not None:
             self._counts[self._slots_of(branches, counted), tokens[self._tensor(counted)]] += 1

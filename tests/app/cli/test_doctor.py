@@ -9,13 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 
 import resources
 from app.cli.doctor import qt
 from app.cli.doctor.command import examine, render
 from app.cli.doctor.finding import Finding, Status
-from app.cli.doctor.gpu import cuda_finding, gpu_finding, nccl_finding, toolchain_findings
+from app.cli.doctor.gpu import cuda_finding, gpu_finding, nccl_finding, toolchain_findings, torch_findings
 from app.cli.doctor.libraries import library_finding, requirements
 from app.cli.doctor.machine import cpu_finding, python_finding
 from app.cli.doctor.models import demo_model_finding
@@ -156,7 +157,7 @@ def test_a_card_that_is_too_old_counts_as_none() -> None:
     [
         ((), True, [("C compiler", "", "")]),
         (("gcc",), True, [("Triton's tools", "no C compiler", "gcc libc6-dev")]),
-        (("Python.h", "ldconfig"), True, [("Triton's tools", "Python.h", "python3-dev"), ("", "ldconfig", "libc-bin")]),
+        (("Python.h", "ldconfig"), True, [("Triton's tools", "Python.h", "python3"), ("", "ldconfig", "libc-bin")]),
         (("Python.h", "ldconfig"), False, [("C compiler", "", "")]),
         (("gcc",), False, [("C compiler", "none", "gcc libc6-dev")]),
     ],
@@ -173,6 +174,17 @@ def test_what_triton_builds_with_is_looked_for_beside_a_gpu(
         assert what in finding.detail
         assert package in finding.remedy
         assert (finding.status is Status.MISSING) is bool(finding.cost) is bool(package)
+
+
+def test_what_triton_builds_with_is_looked_for_where_torch_alone_finds_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As without nvidia-ml-py."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(Toolchain, "here", lambda: Toolchain(None, str(tmp_path), tmp_path))
+    found = torch_findings(has_gpu=False)
+    assert "Triton's tools" in [finding.topic for finding in found if finding.status is Status.MISSING]
 
 
 def test_a_cpu_says_which_instruction_sets_it_lacks() -> None:

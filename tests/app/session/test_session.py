@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from app import storage
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission, load_trace
-from engine.trace import FinishReason, RequestView
+from engine.trace import FinishReason, ModelCard, RequestView
 
 pytestmark = pytest.mark.slow
 
@@ -180,6 +181,39 @@ def test_without_room_for_both_nothing_is_unloaded_while_requests_run(
         doomed.start(doomed.load(ModelSpec("demo-draft")))
     assert "stop the requests" in failed.args[0]
     assert (doomed.engine_pid, doomed.state) == (before, SessionState.READY)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if whatever is loaded were on a GPU."""
+
+    def card(session: Session) -> ModelCard | None:
+        engine = session._engine
+        return replace(engine.card, device="cuda:0") if engine is not None else None
+
+    monkeypatch.setattr(Session, "card", property(card))
+
+
+def test_a_model_on_a_gpu_makes_room_for_any_that_may_go_there(qtbot: QtBot, doomed: Session, on_gpu: None) -> None:
+    """Though there were room beside it: its pool would leave the next one none. Not while requests run on it."""
+    before, rooms, seen = doomed.engine_pid, [], []
+    doomed.room_made.connect(rooms.append)
+    doomed.load_progressed.connect(lambda _: seen.append(doomed.engine_pid))
+    doomed.requests = SimpleNamespace(running=True)
+    with qtbot.waitSignal(doomed.load_failed, timeout=WAIT) as failed:
+        doomed.start(doomed.load(ModelSpec("someone/something")))
+    assert "needs the GPU that demo stories is on; stop the requests" in failed.args[0]
+    assert (doomed.engine_pid, doomed.state, rooms) == (before, SessionState.READY, [])
+    doomed.requests = None
+    for spec in (ModelSpec("demo-draft"), ModelSpec("demo", device="cpu")):
+        before = doomed.engine_pid
+        seen.clear()
+        task = doomed.start(doomed.load(spec))
+        qtbot.waitUntil(task.done, timeout=WAIT)
+        assert task.result()
+        assert set(seen) == {before if spec.device == "cpu" else None}
+    (words,) = rooms
+    assert "needs the GPU that demo stories is on: demo stories makes room" in words
 
 
 def test_submitting_without_a_model_says_so(qtbot: QtBot, session: Session) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import resources
-from engine.checkpoints.catalog import Place, cached_models, folder_model, forget, freed_by, shipped_models
+from engine.checkpoints.catalog import Place, cached_models, folder_model, forget, freed_by, local_info, shipped_models
 from engine.checkpoints.hub.cache import Plan, cache_folder, in_units, part_of, read_plan, repository_of, write_plan
 from engine.checkpoints.inspect import inspect_model
-from engine.config.specs import InvalidInput
+from engine.config.specs import InvalidInput, ModelSpec
 
 FIRST, SECOND = "a" * 40, "b" * 40
 DRAFT = resources.path("models/stories-draft")
@@ -95,6 +95,17 @@ def test_a_cached_revision_is_an_entry_the_latest_used_first(cache: Path) -> Non
         assert (entry.place, entry.problem) == (Place.CACHE, "")
         assert entry.folder is not None
         assert inspect_model(str(entry.folder)).layers == inspect_model("demo-draft").layers
+
+
+def test_the_facts_of_a_hub_id_are_those_of_its_files_in_the_cache(cache: Path) -> None:
+    keep("someone/something", model_files(), used=1e9)
+    keep("someone/something", {"config.json": b'{"model_type": "llama"}'}, SECOND, "v2", used=1.1e9)
+    found = local_info(ModelSpec("someone/something", revision=FIRST))
+    assert (found.name, found.tensors) == ("someone/something", inspect_model("demo-draft").tensors)
+    for spec in (ModelSpec("someone/something", revision=SECOND), ModelSpec("someone/else")):
+        with pytest.raises(InvalidInput, match="on the hub"):
+            local_info(spec)
+    assert local_info(ModelSpec("demo")) == inspect_model("demo")
 
 
 def test_what_is_no_language_model_is_left_out(cache: Path) -> None:

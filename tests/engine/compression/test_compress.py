@@ -1,6 +1,11 @@
 """Prompts made shorter on a real engine: by information, summary and fields, and what that buys and costs."""
 
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -62,6 +67,28 @@ def test_the_draft_model_can_score(large_demo: Engine) -> None:
     by_draft = score(large_demo, STORY, scorer=ModelSpec("demo-draft"))
     assert by_draft.scored_by != large_demo.card.name
     assert [piece.text for piece in by_draft.pieces] == [piece.text for piece in score(large_demo, STORY).pieces]
+
+
+@pytest.mark.parametrize(
+    ("beside", "asked", "given"), [("cuda:0", "auto", "cpu"), ("cuda:0", "cuda:1", "cuda:1"), ("cpu", "auto", "auto")]
+)
+def test_a_scorer_goes_where_the_engines_pool_leaves_memory(
+    demo: Engine, monkeypatch: pytest.MonkeyPatch, beside: str, asked: str, given: str
+) -> None:
+    """On a GPU the pool takes it all: the scorer is on the CPU, and is said to be."""
+    loaded: list[str] = []
+
+    @contextmanager
+    def process(spec: ModelSpec, config: EngineConfig, **_: Any) -> Iterator[Any]:
+        loaded.append(spec.device)
+        device = "cpu" if spec.device == "auto" else spec.device
+        yield SimpleNamespace(card=replace(demo.card, device=device), submit=demo.submit)
+
+    monkeypatch.setattr(sys.modules["engine.compression.compress"], "EngineProcess", process)
+    engine: Any = SimpleNamespace(card=replace(demo.card, device=beside), config=demo.config)
+    scored = score(engine, STORY, scorer=ModelSpec("demo-draft", device=asked))
+    assert loaded == [given]
+    assert scored.scored_by == f"demo draft 0.8M{' (CPU)' if (beside, given) == ('cuda:0', 'cpu') else ''}"
 
 
 def test_by_summary(demo: Engine) -> None:

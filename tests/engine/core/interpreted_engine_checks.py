@@ -22,6 +22,7 @@ from engine.models.device import trial
 from engine.models.loading import LoadedModel, load
 from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.plan import Row
 from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
 from engine.trace import Step
@@ -147,6 +148,26 @@ def test_drafted_tokens_change_nothing_that_is_said(
     assert 0.5 * proposed < kept
     assert any(0 < np.count_nonzero(s.drafted) < s.rows for s in steps)
     assert any(s.graph for s in steps if s.drafted.any())
+
+
+def test_what_a_draft_drew_and_the_model_did_not_keep_is_not_read_on(
+    tmp_path: Path, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a row's slot drew last is its branch's token, wherever a runner takes it from there."""
+    save_tiny_model(TINY_MODELS["llama"], tmp_path, seed=1)
+    own, kept = GpuRunner.there, []
+
+    def there(runner: GpuRunner, row: Row) -> bool:
+        found = own(runner, row)
+        if found and not row.fed:
+            kept.append(int(runner._rows.last_tokens[row.slot]) == row.branch.tokens[row.first])
+        return found
+
+    monkeypatch.setattr(GpuRunner, "there", there)
+    drafting = {"speculation": "draft", "speculated": 1, "draft": ModelSpec(str(tmp_path)), "cuda_graphs": False}
+    _, steps, _ = said(model, EngineConfig("chunked", 8, 64, block_size=4, **drafting), greedy=True, new=4)  # type: ignore[arg-type]
+    assert any((step.accepted < step.drafted).any() for step in steps)
+    assert all(kept)
 
 
 def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected: dict[bool, Tokens]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels.needs import Lack, Toolchain, too_old, why_not
+from engine.kernels.needs import Lack, Toolchain, python_headers, too_old, why_not
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def whole(tmp_path: Path) -> Toolchain:
     ("name", "said", "package"),
     [
         ("gcc", "gcc or clang", "gcc libc6-dev"),
-        ("Python.h", "no Python.h", "python3-dev"),
+        ("Python.h", "no Python.h", python_headers()),
         ("ldconfig", "no", "libc-bin"),
     ],
 )
@@ -59,11 +59,23 @@ def test_another_failure_is_told_in_its_own_words_of_one_line() -> None:
     assert why_not(RuntimeError("no kernel image\nand hints"), []).endswith("here: no kernel image")
     failed = subprocess.CalledProcessError(1, ["/usr/bin/gcc", "/tmp/a/main.c", "-O3"])
     assert (
-        "here: /usr/bin/gcc failed with exit status 1. To use the GPU: sudo apt-get install gcc libc6-dev python3-dev"
+        "here: /usr/bin/gcc failed with exit status 1. To use the GPU: sudo apt-get install gcc libc6-dev python3"
         in why_not(failed, [])
     )
     assert why_not(ValueError(), []).endswith("here: ValueError"), "no package mends that"
     assert "set TRITON_CACHE_DIR" in why_not(PermissionError(13, "Permission denied", "/root/.triton"), [])
+
+
+@pytest.mark.parametrize(
+    ("default", "package"), [("python3.13", "python3.12-dev"), ("python3.12", "python3-dev"), (None, "python3-dev")]
+)
+def test_the_headers_are_those_of_the_python_that_runs(tmp_path: Path, default: str | None, package: str) -> None:
+    """A Python beside the system's own finds nothing in python3-dev."""
+    place = tmp_path / "python3"
+    if default is not None:
+        (tmp_path / default).touch()
+        place.symlink_to(default)
+    assert python_headers(place, (3, 12)) == package
 
 
 def test_cards_below_8_0_are_too_old() -> None:

@@ -12,10 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import resources
 from engine import InvalidInput, ModelSpec, measure_quality
+from engine.checkpoints import ModelEntry, Place
 from engine.jobs import LoadCancelled, LoadProgress
 from engine.models.loading import load
 from engine.quality import QualityReport, QualityRow, ranked, read_text, suited_text
-from engine.quality.measure import Window, Yardstick, windows_of
+from engine.quality.measure import UNKNOWN_POOL, Window, Yardstick, pool_bytes, windows_of
 from engine.quality.texts import samples, scored_tokens, token_ids
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
@@ -201,6 +202,14 @@ def test_a_text_that_is_too_short_or_shorter_than_asked_for_is_told(tiny: Path, 
         yardstick.prepare(model)
     assert yardstick.window == model.card.context == 512
     assert f"{yardstick.tokens:,} of 5,000 tokens: the text has no more" == yardstick.note
+
+
+def test_a_pool_is_no_larger_than_what_is_decoded_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU one of any size takes all the memory that the text is to be read in."""
+    cached = ModelEntry("someone/stories", "", Place.CACHE, resources.path("models/stories-5m"))
+    monkeypatch.setattr("engine.checkpoints.catalog.cached_models", lambda: [cached])
+    assert pool_bytes(ModelSpec("someone/stories")) == pool_bytes(ModelSpec("demo")) == 16 * 160 * 6144
+    assert pool_bytes(ModelSpec("someone/else")) == UNKNOWN_POOL
 
 
 # The texts.

@@ -5,6 +5,7 @@ import torch
 
 from engine.kernels.cpu import blocks as plain
 from engine.kernels.cpu import calls as native
+from engine.memory.live_bytes import LiveBytes
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 
 SHAPES = ((2, 32), (1, 64))  # kv_heads and head_dim of two layers
@@ -18,15 +19,25 @@ def caches(dtype: torch.dtype, layout: object) -> list[torch.Tensor]:
     return made
 
 
+def block_bytes(caches: list[torch.Tensor]) -> int:
+    return sum(cache[0].numel() * cache.itemsize for cache in caches)
+
+
 class InPieces(PinnedBlocks):
     """Of three blocks each."""
 
     def __init__(self, caches: list[torch.Tensor], count: int) -> None:
-        block = sum(cache[0].numel() * cache.itemsize for cache in caches)
-        super().__init__(caches, count, 3 * block + 1)
+        super().__init__(caches, count, 3 * block_bytes(caches) + 1)
 
 
-@pytest.mark.parametrize("kind", [PlainBlocks, PinnedBlocks, InPieces])
+class InParts(PinnedBlocks):
+    """Of two blocks each."""
+
+    def __init__(self, caches: list[torch.Tensor], count: int) -> None:
+        super().__init__(caches, count, staged=4 * block_bytes(caches))
+
+
+@pytest.mark.parametrize("kind", [PlainBlocks, PinnedBlocks, InPieces, InParts])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("layout", [plain, native])
 def test_blocks_come_back_as_they_went(kind: type[HostBlocks], dtype: torch.dtype, layout: object) -> None:
@@ -44,6 +55,15 @@ def test_blocks_come_back_as_they_went(kind: type[HostBlocks], dtype: torch.dtyp
         assert (cache[[11, 4]] == 7.0).all()
         others = [1, 2, 5, 6, 7, 8, 10]
         assert torch.equal(cache[others], was[others])
+
+
+def test_however_many_blocks_go_they_take_a_few_blocks_of_the_gpu() -> None:
+    pool = caches(torch.float32, plain)
+    host, pairs = InParts(pool, 12), [(block, 11 - block) for block in range(12)]
+    for copy in (host.out, host.back):
+        with torch.inference_mode(), LiveBytes() as live:
+            copy(pairs)
+        assert 0 < live.peak - 16 * 12 <= 4 * host.block_bytes, "and where they lie"
 
 
 def test_pinned_memory_is_taken_in_pieces_that_a_power_of_two_holds() -> None:

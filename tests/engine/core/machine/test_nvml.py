@@ -18,6 +18,7 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetTemperature": 61,
     "nvmlDeviceGetDisplayActive": 1,
     "nvmlDeviceGetCudaComputeCapability": [7, 5],
+    "nvmlDeviceGetMigMode": [0, 0],
     "nvmlDeviceGetComputeRunningProcesses": [
         SimpleNamespace(pid=7, usedGpuMemory=100),
         SimpleNamespace(pid=8, usedGpuMemory=None),
@@ -53,6 +54,21 @@ def library(unsupported: set[str] = frozenset()) -> Any:  # type: ignore[assignm
 
     asked = {question: answer(question) for question in ANSWERS}
     return SimpleNamespace(NVMLError=NotSupported, nvmlDeviceGetHandleByUUID=by_uuid, **asked)
+
+
+def machine(lost: str = "") -> Any:
+    """The library, and its list of cards; the `lost` one is on it and answers nothing."""
+
+    def uuid(handle: str) -> str:
+        if handle == lost:
+            raise NotSupported
+        return handle
+
+    here = library({"nvmlDeviceGetMigMode"})
+    here.nvmlDeviceGetCount = lambda: len(UUIDS)
+    here.nvmlDeviceGetHandleByIndex = UUIDS.__getitem__
+    here.nvmlDeviceGetUUID = uuid
+    return here
 
 
 @pytest.mark.parametrize("unsupported", [set(), *({question} for question in READ), set(READ)])
@@ -134,15 +150,43 @@ def test_what_counts_as_a_driver(tmp_path: Path, path: str, answers: bool, expec
 def test_the_cards_of_this_process_are_those_that_cuda_shows(
     devices: str | None, uuid: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library_here = library()
-    library_here.nvmlDeviceGetCount = lambda: len(UUIDS)
-    library_here.nvmlDeviceGetHandleByIndex = UUIDS.__getitem__
-    library_here.nvmlDeviceGetUUID = str
-    monkeypatch.setattr(nvml, "_library", lambda: library_here)
+    monkeypatch.setattr(nvml, "_library", machine)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if devices is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
     assert next((card._handle for card in nvml.cards()), None) == uuid
+
+
+@pytest.mark.parametrize(("devices", "shown"), [(None, UUIDS[::2]), ("2,0", UUIDS[::-2]), ("1,0", UUIDS[:1])])
+def test_a_gpu_that_does_not_answer_keeps_no_other_from_being_listed(
+    devices: str | None, shown: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "_library", lambda: machine(lost=UUIDS[1]))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if devices is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
+    assert [card._handle for card in nvml.cards()] == list(shown)
+
+
+def test_of_a_gpu_in_parts_the_first_is_shown_with_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def part_of(handle: str, place: int) -> str:
+        if (handle, place) != (UUIDS[0], 3):  # the second GPU has none
+            raise NotSupported
+        return "MIG-cc44"
+
+    def memory_of(handle: str) -> SimpleNamespace:
+        return SimpleNamespace(free=1, total=2) if handle == "MIG-cc44" else ANSWERS["nvmlDeviceGetMemoryInfo"]
+
+    here = machine()
+    here.nvmlDeviceGetMigMode = lambda handle: [int(handle != UUIDS[2]), 0]
+    here.nvmlDeviceGetMaxMigDeviceCount = lambda handle: 7
+    here.nvmlDeviceGetMigDeviceHandleByIndex = part_of
+    here.nvmlDeviceGetMemoryInfo = memory_of
+    monkeypatch.setattr(nvml, "_library", lambda: here)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [(card._handle, card.memory()) for card in nvml.cards()] == [("MIG-cc44", (1, 2)), (UUIDS[2], (5, 8))]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,MIG-cc44")
+    assert [card._handle for card in nvml.cards()] == [UUIDS[2], "MIG-cc44"]
 
 
 @pytest.mark.parametrize(
