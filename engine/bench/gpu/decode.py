@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
+from threading import Event
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ QWEN3 = "random Qwen3-0.6B"
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
 DECODE = columns("batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | bound ms 9.3f | of copy 8.0% | replayed 8.0%")
 QWEN3_SHAPE = Shape(1024, 28, 16, 8, 3072, 151_936, 40_960, head_dim=128)
+ENDING = 10.0  # seconds that a load may take to end which is cancelled
 TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
 
 
@@ -107,8 +110,27 @@ def wrapped(module: PreTrainedModel, name: str, quantization: str = "none", fuse
 
 
 def begun(model: LoadedModel, config: EngineConfig) -> Engine:
-    """An engine; on a CPU, at a rehearsal, it does not try out how many threads are best."""
-    return Engine(model, config, threads=1 if model.device.type == "cpu" else None)
+    """An engine; on a CPU, at a rehearsal, it does not try out how many threads are best. Whoever is interrupted while
+    it loads leaves no load behind, which would be timed with what comes next."""
+    cancelled = Event()
+    try:
+        return Engine(model, config, cancelled=cancelled, threads=1 if model.device.type == "cpu" else None)
+    except BaseException:
+        cancelled.set()
+        for thread in threading.enumerate():
+            if thread.name == "engine":
+                thread.join(ENDING)
+        raise
+
+
+def tell_how(table: Table, engine: Engine) -> None:
+    """What is fused of the model, what is not, and why there are no graphs where there are none: what its figures are
+    figures of."""
+    fusion, header = engine.model.fusion, engine.trace.header
+    table.say(fusion.text if fusion is not None else "fused: nothing was tried")
+    for what, why in (("no graphs", header.graphs_off), ("no graphs of steps with prompts", header.mixed_off)):
+        if why:
+            table.say(f"{what}: {why}")
 
 
 def free_device_memory() -> None:
@@ -146,6 +168,7 @@ def decode(bench: Bench) -> None:
                 continue
             config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
             with begun(model, config) as engine:
+                tell_how(table, engine)
                 for batch in batches:
                     found = measure(bench, engine, batch, prompt, new)
                     first = shipped.setdefault(batch, found.seconds)

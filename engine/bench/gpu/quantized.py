@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
+from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.bench.rounding import round_to_nearest
@@ -125,6 +125,7 @@ def large(bench: Bench) -> None:
         del module
         pool = pool_bytes(bench) or 2 << 30
         with begun(model, EngineConfig(max_running=max(batches), kv_memory=pool)) as engine:
+            tell_how(table, engine)
             for batch in batches:
                 found = measure(bench, engine, batch, prompt, new)
                 times = dense.setdefault(batch, found.seconds) / found.seconds
