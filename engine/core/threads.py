@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
+from engine.core import garbage
 from engine.core.inbox import Ask, Inbox
 from engine.core.machine import Gauge
 from engine.core.machine.nvml import Card
@@ -21,6 +22,7 @@ PATIENCE = 10.0  # seconds that each thread may take to end
 _running: dict[threading.Thread, Callable[[], object]] = {}
 
 Turn = tuple[bool, float | None] | None
+IDLE: Turn = (True, None)
 
 
 class Turning(Protocol):
@@ -68,13 +70,19 @@ def keep_stepping(
         return
     ready.set_result(None)
     waits: Turn = (False, None)
-    while waits is not None:
-        asked, closed = inbox.take(*waits)
-        engine = weak()
-        waits = engine.turn(asked, closed) if engine is not None else None
-        if engine is not None and waits is None:
-            engine.release()
-        del asked, engine
+    try:
+        while waits is not None:
+            if waits == IDLE:
+                garbage.resume()
+            asked, closed = inbox.take(*waits)
+            garbage.put_off()
+            engine = weak()
+            waits = engine.turn(asked, closed) if engine is not None else None
+            if engine is not None and waits is None:
+                engine.release()
+            del asked, engine
+    finally:
+        garbage.resume()
 
 
 def keep_measuring(weak: weakref.ref[Turning], stop: threading.Event, card: Card | None) -> None:
