@@ -32,7 +32,7 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
         command += ["--timeout", str(EACH)]
     workers = min(WORKERS, 3 * (os.cpu_count() or 1) // 4)
     if workers > 1 and importlib.util.find_spec("xdist") is not None:
-        command += ["-n", str(workers), "--dist", "worksteal"]
+        command += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
     print(f"tests: {' '.join(command[1:])} {folder}", flush=True)
     begun = time.monotonic()
     told: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
