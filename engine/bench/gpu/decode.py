@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.report import Bench, Table, columns, kept_rows
+from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
@@ -31,6 +32,7 @@ QWEN3 = "random Qwen3-0.6B"
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
 DECODE = columns("batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | bound ms 9.3f | of copy 8.0% | replayed 8.0%")
 QWEN3_SHAPE = Shape(1024, 28, 16, 8, 3072, 151_936, 40_960, head_dim=128)
+NODES, BESIDE = 9, 14  # launches of a captured decode step, a layer of Llama's and Qwen3's shape and beside the layers
 ENDING = 10.0  # seconds that a load may take to end which is cancelled
 TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
 
@@ -70,6 +72,15 @@ def measure(bench: Bench, engine: Engine, batch: int, prompt: int, new: int) -> 
     context = prompt + new // 2
     read = weights_read(engine.card) + batch * context * engine.card.kv_token_bytes
     return Decode(batch, context, median(periods), read / bench.watch.bandwidth, len(periods), replayed(trace))
+
+
+def reckoned(bench: Bench, card: ModelCard, bound: float, steps: int = 1) -> str:
+    """In words, the share of a `bound` in seconds over so many decode steps that there is to reach if every launch of
+    these took as long as one of next to nothing; "" where that was not measured."""
+    found = kept_rows(bench.sections.get("launches", {}))
+    each = next((row["µs"] / 1e6 for row in found if row.get("") == REPLAYED), 0.0)
+    taken = steps * each * (NODES * card.layers + BESIDE)
+    return f" (reckoned by launches and bytes: {bound / (bound + taken):.0%})" if taken else ""
 
 
 def weights_read(card: ModelCard) -> int:

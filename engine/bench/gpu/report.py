@@ -191,6 +191,11 @@ def note(path: Path, name: str, values: dict[str, Any]) -> None:
     write(path, found)
 
 
+def kept_rows(section: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of all tables of a section, as they lie in the file."""
+    return [row for table in section.get("tables", ()) for row in table["rows"]]
+
+
 def summary(found: dict[str, Any], rehearsal: bool = False) -> Iterator[str]:
     """Each goal with what was reached, and each section that failed: lines for the end, where they are read. Of a
     rehearsal how many goals there are."""

@@ -24,6 +24,7 @@ from engine.scheduler.request import Branch, Request
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDE = 32, 8, 128, 4096, 14_336  # Llama-3.1-8B's
 BLOCK = 16
 VOCABULARY = 151_936
+REPLAYED = "each of 1,000, replayed as one graph"
 LAUNCHES = 20  # of one graph, where the operands are so small that all fit the cache anyway
 
 SAMPLING = {
@@ -49,7 +50,7 @@ def launches(bench: Bench) -> None:
     table.add("one, between two events", 1e6 * watch.seconds(lambda: many(1)))
     table.add("each of 1,000, launched by the host", 1e3 * watch.seconds(lambda: many(1000)))
     replay = watch.captured(lambda: many(1000))
-    table.add("each of 1,000, replayed as one graph", 1e3 * watch.seconds(replay))
+    table.add(REPLAYED, 1e3 * watch.seconds(replay))
     table.add("a graph of one, between two events", 1e6 * watch.seconds(watch.captured(lambda: many(1))))
 
 

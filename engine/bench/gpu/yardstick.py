@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,14 @@ from engine.bench.gpu.decode import (
     free_device_memory,
     pool_bytes,
     random_qwen3,
+    reckoned,
     replayed,
     switched,
     tell_how,
     weights_read,
     wrapped,
 )
-from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.report import Bench, Table, columns, kept_rows
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
@@ -99,7 +99,8 @@ def throughput(bench: Bench) -> None:
     with begun(model, settings(bench)) as engine:
         traces = runs(bench, engine, case, "Yardstick")
         reached = median(least / trace.duration for trace in traces)
-        bench.goal("of the bound of weights and KV at copy bandwidth: the yardstick", GOAL, reached)
+        share = reckoned(bench, model.card, least, max(case.new_tokens))
+        bench.goal(f"of the bound of weights and KV at copy bandwidth: the yardstick{share}", GOAL, reached)
         trace = traces[-1]
         bench.goal("of the decode steps' time the GPU is idle between them", IDLE, idle_between(trace), "%", below=True)
         host = bench.table(
@@ -124,7 +125,7 @@ def dependent(bench: Bench) -> None:
         model = wrapped(random_qwen3(bench), QWEN3)
         with begun(model, settings(bench)) as engine:
             traces = runs(bench, engine, case, DEPENDENT)
-    shipped = durations(bench.sections.get("yardstick", {}))
+    shipped = [row["seconds"] for row in kept_rows(bench.sections.get("yardstick", {})) if "seconds" in row]
     if shipped:
         times = median(shipped) / median(trace.duration for trace in traces)
         bench.goal(f"of the shipped yardstick's speed: with dependent launches ({SWITCH}=1)", 1.0, times, "×")
@@ -154,12 +155,6 @@ def runs(bench: Bench, engine: Engine, case: Case, title: str) -> list[Trace]:
         traces.append(trace := engine.run(workload(case)).result())
         add_run(table, run + 1, trace, case.output_tokens / trace.duration, least)
     return traces
-
-
-def durations(section: dict[str, Any]) -> list[float]:
-    """Seconds of the runs that a section has kept."""
-    rows = [row for table in section.get("tables", ()) for row in table["rows"]]
-    return [row["seconds"] for row in rows if "seconds" in row]
 
 
 def kernels(bench: Bench) -> None:

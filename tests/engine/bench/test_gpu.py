@@ -23,6 +23,7 @@ from engine.bench.gpu.attention import Pool
 from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import MARK, Bench, OutOfTime, columns, read, summary, write
+from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.tests import GRACE, run_tests
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
@@ -113,6 +114,14 @@ def test_the_bound_counts_each_prompt_token_once_and_each_step_of_those_that_sti
     case = Case(((1, 2, 3), (1,)), (3, 2))
     # Two steps: contexts of 4 and 2 tokens, then of 5.
     assert bound(case, model, 1e3, 1e4) == pytest.approx(2 * 50 * 4 / 1e4 + (2 * 1000 + 10 * 11) / 1e3)
+
+
+def test_what_there_is_to_reach_counts_the_launches_of_each_step():
+    own, model = bench(), replace(CARD, layers=4)
+    assert decode.reckoned(own, model, 1.0) == ""
+    rows = [{"note": "words"}, {"": REPLAYED, "µs": 2e4}]
+    own.found["sections"] = {"launches": {"tables": [{"rows": rows}]}}
+    assert "reckoned by launches and bytes: 67%" in decode.reckoned(own, model, 4.0, steps=2)
 
 
 def test_overlapping_intervals_count_once_towards_what_is_idle():
