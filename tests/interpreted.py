@@ -12,11 +12,12 @@ import pytest
 from engine.kernels.jit import interpreter_fault
 
 ROOT = Path(__file__).parents[1]
+PLUGINS = "-p no:cacheprovider -p tests.quick_interpreter -p tests.sanitizer.plugin".split()
 # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
-OPTIONS = ["-p", "no:cacheprovider", "-p", "tests.quick_interpreter", "-W", "ignore::RuntimeWarning"]
+OPTIONS = [*PLUGINS, "-W", "ignore::RuntimeWarning"]
 
 
-def check_interpreted(files: Iterable[Path], *options: str, **environment: str) -> None:
+def check_interpreted(files: Iterable[Path | str], *options: str, **environment: str) -> None:
     """Fails with all that it printed where one of the checks fails; skips where the interpreter cannot run."""
     if fault := interpreter_fault():
         pytest.skip(fault)
@@ -32,6 +33,6 @@ def check_interpreted(files: Iterable[Path], *options: str, **environment: str) 
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def check_on_pretend_gpu(files: Iterable[Path], pace: str = "late") -> None:
+def check_on_pretend_gpu(files: Iterable[Path | str], pace: str = "late") -> None:
     """Likewise with a GPU that is not there: see `tests.pretend_gpu`."""
     check_interpreted(files, "-p", "tests.pretend_gpu.plugin", PRETEND_PACE=pace)

@@ -17,7 +17,7 @@ from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
 from engine.core.face import EngineFace
-from engine.core.faults import DeviceLost, device_lost
+from engine.core.faults import DeviceLost, Fault, device_lost, fault_of
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.machine import Gauge
@@ -30,7 +30,7 @@ from engine.core.step_record import NotedStep, ended_record
 from engine.core.stream import Stream, StreamRouter
 from engine.core.telling import Make, Telling
 from engine.core.threads import Turn, Turning, end_both, keep_measuring, keep_stepping, start
-from engine.memory.allocator import give_back, release_references
+from engine.memory.allocator import keep_for_good, release_references
 from engine.models.loading import LoadedModel, Report
 from engine.models.weights import Reporter
 from engine.parallel.ranks import RankLost, Ranks
@@ -126,9 +126,9 @@ class Engine(EngineFace):
                 self._tell.now()
                 try:
                     parts = self._build(config)
-                except DeviceLost:
-                    raise
                 except Exception as error:
+                    if fault_of(error, self.model.device) is Fault.DEVICE:
+                        raise device_lost(error) from error
                     release_references(error)  # its frames hold the pool that was being made
                     self._build(before)
                     raise
@@ -201,19 +201,31 @@ class Engine(EngineFace):
     # The engine's thread.
 
     def _load(self, assemble: Callable[[], Assembly], config: EngineConfig, say: Reporter) -> None:
-        self._assembly = assemble()
-        if (ranks := self._assembly.model.ranks) is not None:
-            ranks.on_lost = partial(_notice_lost, self._inbox, weakref.ref(ranks))
-        self.model, self.roof = self._assembly.model, self._assembly.roof
-        self.card, self._piece = self.model.card, self._assembly.detokenizers.piece
-        self._open_trace(self._build(config, say))
-        if self.model.notice:
-            self._notice("warning", self.model.notice)
+        try:
+            self._assembly = assemble()
+            if (ranks := self._assembly.model.ranks) is not None:
+                ranks.on_lost = partial(_notice_lost, self._inbox, weakref.ref(ranks))
+            self.model, self.roof = self._assembly.model, self._assembly.roof
+            self.card, self._piece = self.model.card, self._assembly.detokenizers.piece
+            self._open_trace(self._build(config, say))
+            if self.model.notice:
+                self._notice("warning", self.model.notice)
+        except Exception as error:
+            if Fault.DEVICE in (fault_of(error), fault_of(error.__cause__ or error)):  # of an InvalidInput too
+                self._lose(error)
+            raise
+
+    def _lose(self, error: Exception) -> None:
+        """On a lost GPU nothing is freed any more, not even what the error holds on to: torch asks it for an event when
+        pinned memory goes that a copy used, and its refusal aborts the process, before anybody is told."""
+        self.lost = True
+        if torch.cuda.is_initialized():
+            keep_for_good((self, error))
 
     def _stop(self, error: str) -> None:
         """Nobody may wait for an engine that is gone."""
         self.alive, self.error = False, error
-        self._inbox.close()
+        end_both(self._inbox, self._stop_gauge)
         now = time.perf_counter() - self._origin
         self._notice("error", error)
         for request in self.scheduler.requests.values():
@@ -240,10 +252,12 @@ class Engine(EngineFace):
             self._record_ended()
             self._tell.now()
             self.trace.complete = True
-        except DeviceLost as error:
-            self.lost = True
-            self._stop(str(error))
-        except Exception as error:  # a defect of ours
+        except Exception as error:
+            if fault_of(error, self.model.device) is Fault.DEVICE:
+                self._lose(error)
+                self._stop(str(device_lost(error)))
+                return None
+            # A defect of ours.
             log.exception("the engine stopped")
             self._stop(f"the engine stopped: {type(error).__name__}: {error}")
             raise
@@ -354,16 +368,20 @@ class Engine(EngineFace):
         """See `Turning`."""
         self.trace.append(gauge.read(time.perf_counter() - self._origin))
 
-    def release(self) -> None:
+    def release(self, error: BaseException | None = None) -> None:
         """See `Turning`."""
-        self._drop_runner()
         if (assembly := vars(self).get("_assembly")) is not None:
             assembly.model.close()
+        if self.lost and torch.cuda.is_initialized():
+            return
+        del assembly
+        self._drop_runner()
         for name in ("model", "_assembly", "in_flight"):
             vars(self).pop(name, None)
-        give_back()
-        if torch.cuda.is_initialized() and not self.lost:
-            torch.cuda.empty_cache()
+        release_references(error)
+        if torch.cuda.is_initialized():
+            with contextlib.suppress(RuntimeError):  # it fails with what failed before, where that stays with the GPU
+                torch.cuda.empty_cache()
 
     def _drop_runner(self, keep: bool = False) -> None:
         """Nobody holds a cache while another is made."""

@@ -5,11 +5,11 @@ from enum import Enum, auto
 
 import torch
 
+from engine.config.specs import InvalidInput
+from engine.memory.allocator import ran_out
+from engine.models.device import answers
 from engine.parallel.ranks import RankLost
 
-_ALLOCATORS = re.compile(  # what allocators say that raise a plain RuntimeError
-    r"can't allocate memory|not enough memory|out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED", re.I
-)
 _DEVICE = re.compile(r"\bCUDA\b|\bCUBLAS_|\bcuDNN\b|\bCUDNN_|device-side assert")
 _ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.I)
 _FREE = re.compile(r"of which ([\d.]+ [KMGT]?i?B\w*) is free")
@@ -28,30 +28,20 @@ class DeviceLost(RuntimeError):
     """The device reported an error that stays with the process: another process can use it, this one cannot."""
 
 
-def fault_of(error: BaseException, device: torch.device) -> Fault:
-    """Tells what an error of a step is.
+def fault_of(error: BaseException, device: torch.device | None = None) -> Fault:
+    """Tells what an error of a step is, or of a load, whose device is this thread's present GPU where none is given.
 
     Most errors of CUDA are sticky: every later call in the process fails with the same. So a call that cannot fail
     otherwise tells whether the device still answers, after any error on a GPU and after any that speaks of CUDA.
     """
-    if isinstance(error, RankLost):
+    if isinstance(error, (RankLost, DeviceLost)):
         return Fault.DEVICE
-    text = str(error)
-    told = isinstance(error, torch.AcceleratorError) or _DEVICE.search(text) is not None
-    if (device.type == "cuda" or told) and not _answers(device):
+    if isinstance(error, InvalidInput):  # a person can mend it, whatever it speaks of
+        return Fault.STEP
+    told = isinstance(error, torch.AcceleratorError) or _DEVICE.search(str(error)) is not None
+    if ((device is not None and device.type == "cuda") or told) and not answers(device):
         return Fault.DEVICE
-    memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    if memory or (isinstance(error, RuntimeError) and _ALLOCATORS.search(text)):
-        return Fault.MEMORY
-    return Fault.STEP
-
-
-def _answers(device: torch.device) -> bool:
-    try:
-        torch.cuda.synchronize(device)
-    except Exception:  # of which kind depends on the call that failed first
-        return False
-    return True
+    return Fault.MEMORY if ran_out(error) else Fault.STEP
 
 
 def first_line(error: BaseException) -> str:
@@ -61,7 +51,7 @@ def first_line(error: BaseException) -> str:
 
 def device_lost(error: BaseException) -> DeviceLost:
     """What a `Fault.DEVICE` is told as."""
-    if isinstance(error, RankLost):
+    if isinstance(error, (RankLost, DeviceLost)):
         return DeviceLost(str(error))
     return DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})")
 

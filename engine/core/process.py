@@ -48,8 +48,8 @@ class EngineProcess(EngineFace):
 
     `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
     far, and `error` says what happened. `restart` is True where that was an error of the GPU which stays with the child
-    ("an illegal memory access"): a fresh process can use the GPU again. What the child logs is logged here. Raises
-    InvalidInput and LoadCancelled as Engine does, and EngineDied.
+    ("an illegal memory access"), or may have been, as it aborted: a fresh process can use the GPU again. What the child
+    logs is logged here. Raises InvalidInput and LoadCancelled as Engine does, and EngineDied.
     """
 
     def __init__(
@@ -245,6 +245,9 @@ class EngineProcess(EngineFace):
         if not self._closing and not self.error:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
             self.error = f"the engine's process {self.pid} is gone ({how})"
+            card = vars(self).get("card")
+            # torch aborts where a GPU that is lost refuses what may not fail.
+            self.restart = code == -signal.SIGABRT and card is not None and card.device.startswith("cuda")
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
         now = trace.records.latest
         for request, sample in trace.open:

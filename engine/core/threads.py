@@ -15,7 +15,6 @@ from engine.core import garbage
 from engine.core.inbox import Ask, Inbox
 from engine.core.machine import Gauge
 from engine.core.machine.nvml import Card
-from engine.memory.allocator import release_references
 
 TELEMETRY_INTERVAL = 0.5  # seconds
 PATIENCE = 10.0  # seconds that each thread may take to end
@@ -32,8 +31,9 @@ class Turning(Protocol):
         """Does what was asked, and a step. Returns whether to wait for what is asked next, and how many seconds at
         most (None: for ever); nothing when this was the end."""
 
-    def release(self) -> None:
-        """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
+    def release(self, error: BaseException | None = None) -> None:
+        """Whoever keeps an engine that has ended, or the error that it ended by, keeps none of its memory: another
+        model may be loaded next."""
 
     def measure(self, gauge: Gauge) -> None:
         """Adds what the gauge reads to the trace."""
@@ -63,10 +63,11 @@ def keep_stepping(
     try:
         loads.pop()()
     except BaseException as error:
-        release_references(error)
-        if (engine := weak()) is not None:  # who keeps the error keeps the engine
-            engine.release()
-        ready.set_exception(error)
+        try:
+            if (engine := weak()) is not None:  # who keeps the error keeps the engine
+                engine.release(error)
+        finally:
+            ready.set_exception(error)  # whatever that raises: somebody waits
         return
     ready.set_result(None)
     waits: Turn = (False, None)
@@ -76,9 +77,14 @@ def keep_stepping(
                 garbage.resume()
             asked, closed = inbox.take(*waits)
             garbage.put_off()
-            engine = weak()
-            waits = engine.turn(asked, closed) if engine is not None else None
-            if engine is not None and waits is None:
+            if (engine := weak()) is None:
+                return
+            try:
+                waits = engine.turn(asked, closed)
+            except BaseException as error:
+                engine.release(error)
+                raise
+            if waits is None:
                 engine.release()
             del asked, engine
     finally:

@@ -76,11 +76,15 @@ def too_old(name: str, capability: tuple[int, int]) -> str:
 
 
 def why_not(error: Exception, lacks: list[Lack]) -> str:
-    """Why a first launch failed: what the machine lacks, the error's own words, and what to install."""
+    """Why a first launch failed: what the machine lacks, the error's own words, and what to do, where that is known."""
     said = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    remedies = [lack.remedy for lack in lacks]
     if isinstance(error, subprocess.CalledProcessError):  # a compiler's command is a line of many folders
         said = f"{error.cmd[0]} failed with exit status {error.returncode}"
+        remedies = remedies or [f"sudo apt-get install {PACKAGES}"]
+    elif isinstance(error, PermissionError):
+        remedies = remedies or ["set TRITON_CACHE_DIR to a folder that can be written"]
     what = " and ".join(lack.what for lack in lacks)
-    remedy = "; ".join(lack.remedy for lack in lacks) or f"sudo apt-get install {PACKAGES}"
     cause = f"it finds {what} ({said})" if what else said
-    return f"Triton cannot start a kernel here: {cause}. To use the GPU: {remedy}"
+    remedy = f". To use the GPU: {'; '.join(remedies)}" if remedies else ""
+    return f"Triton cannot start a kernel here: {cause}{remedy}"

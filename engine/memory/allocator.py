@@ -3,11 +3,15 @@
 import contextlib
 import ctypes
 import gc
+import re
 import sys
 import traceback
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8
 MIB = 1 << 20
+_RAN_OUT = re.compile(  # what allocators say that raise a plain RuntimeError, torch's own of a GPU too
+    r"can't allocate memory|not enough memory|out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED", re.I
+)
 
 
 def keep_freed_memory() -> str:
@@ -32,6 +36,16 @@ def give_back() -> None:
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory, the host's or a GPU's, did not suffice."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_RAN_OUT.search(str(error))))
+
+
+def keep_for_good(held: object) -> None:
+    """Nothing frees it any more, nor the end of the interpreter."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
 
 def release_references(error: BaseException | None) -> None:

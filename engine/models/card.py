@@ -10,8 +10,10 @@ from transformers import PreTrainedModel
 from engine.checkpoints.architectures import INSTEAD
 from engine.checkpoints.info import unstretched
 from engine.config.specs import InvalidInput
+from engine.memory.allocator import ran_out
 from engine.memory.rules import kv_token_bytes
 from engine.models import attention
+from engine.models.config import first_line
 from engine.models.weight_count import count_weights, held_bytes
 from engine.trace.records import ModelCard
 
@@ -50,7 +52,11 @@ def serve_with_paged_attention(
             ids = torch.zeros(1, 2, dtype=torch.long, device=device)
             module(input_ids=ids, position_ids=torch.arange(2, device=device)[None], use_cache=False)
         module.set_attn_implementation(attention.NAME)
-    except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+    except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError, MemoryError) as error:
+        if ran_out(error):
+            raise no_room(kind, device, error) from error
+        if isinstance(error, torch.AcceleratorError):  # the GPU's, whatever runs on it
+            raise
         raise refusal from error
     finally:
         seen = dict(handed)
@@ -63,6 +69,12 @@ def serve_with_paged_attention(
         setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
     own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
     return own, tuple(windows[i] for i in layers)
+
+
+def no_room(what: str, device: torch.device, error: BaseException) -> InvalidInput:
+    """What a load is refused with whose memory does not suffice."""
+    where = "memory" if device.type == "cpu" else "the GPU's memory"
+    return InvalidInput(f"{what} does not fit in {where}: {first_line(error)}")
 
 
 def _place(x: Tensor) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """Which device a model is loaded on, decided before any weight is read."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -8,6 +9,9 @@ import torch
 from engine.config.specs import InvalidInput
 from engine.kernels.needs import Toolchain, too_old, why_not
 from engine.kernels.store_kv import store_kv
+from engine.memory.allocator import ran_out
+from engine.models.config import first_line
+from engine.trace.amounts import bytes_text
 
 CPU = torch.device("cpu")
 
@@ -21,8 +25,11 @@ class Card(NamedTuple):
 
 def device_for(asked: str) -> tuple[torch.device, str]:
     """See `choose`, of this machine."""
-    count = torch.cuda.device_count() if asked != "cpu" and torch.cuda.is_available() else 0
-    found = [torch.cuda.get_device_properties(index) for index in range(count)]
+    found = []
+    if asked != "cpu" and torch.cuda.is_available():
+        with contextlib.suppress(RuntimeError):  # where CUDA cannot start there are none
+            torch.cuda.init()  # until then NVML counts them, and knows neither slices by MIG nor what CUDA cannot use
+            found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return choose(asked, [Card(each.name, (each.major, each.minor)) for each in found], trial)
 
 
@@ -68,9 +75,31 @@ def trial(device: torch.device) -> str:
     try:
         k, slots = torch.ones(1, 1, 32, device=device), torch.zeros(1, dtype=torch.int64, device=device)
         cache = torch.zeros(1, 1, 1, 32, device=device)
+        bool((cache == 0).all())  # is waited for: what fails so far is not Triton's
+    except Exception as error:
+        return full(device, error) if ran_out(error) else f"torch cannot use the GPU: {first_line(error)}"
+    try:
         store_kv(k, k, cache, cache, slots)
         if not bool((cache == 1).all()):
             raise RuntimeError("a kernel ran and wrote nothing")
     except Exception as error:  # Triton's, the compiler's, the linker's, the driver's
-        return why_not(error, Toolchain.here().lacks())
+        return full(device, error) if ran_out(error) else why_not(error, Toolchain.here().lacks())
     return ""
+
+
+def full(device: torch.device, error: Exception) -> str:
+    """What is said of a GPU whose memory does not suffice for a single kernel."""
+    said = first_line(error)
+    with contextlib.suppress(Exception):  # a GPU that is full may have no room to be asked either
+        free, total = torch.cuda.mem_get_info(device)
+        said = f"{bytes_text(free)} of {bytes_text(total)} are free"
+    return f"the GPU's memory is full ({said}): end what else uses it"
+
+
+def answers(device: torch.device | None) -> bool:
+    """Whether a GPU can still be used by this process, by a call that cannot fail otherwise; None: the present one."""
+    try:
+        torch.cuda.synchronize(device)
+    except Exception:  # of which kind depends on the call that failed first
+        return False
+    return True

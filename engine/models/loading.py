@@ -24,7 +24,7 @@ from engine.memory.rules import kv_token_bytes
 from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
-from engine.models.device import device_for, device_of_each
+from engine.models.device import answers, device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
 from engine.models.packed_linear import pack_linears
 from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
@@ -103,8 +103,10 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
         loaded.notice = notice
         return loaded
     except BaseException as error:
-        release_references(error)
-        if torch.cuda.is_initialized():
+        if device.type == "cpu":
+            release_references(error)
+        elif answers(device):  # a GPU that is lost is asked to free nothing
+            release_references(error)
             torch.cuda.empty_cache()
         raise
 
@@ -210,7 +212,6 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     except BaseException as error:
         meant = ranks.meant(error)
         ranks.close()
-        release_references(error)
         if meant is not error:
             raise meant from error
         raise

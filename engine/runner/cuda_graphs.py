@@ -1,5 +1,6 @@
 """Steps captured as CUDA graphs, one for each of a few sizes, and replayed."""
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.memory.allocator import release_references
 from engine.parallel.group.spans import Calls, Spans
 
 
@@ -61,16 +63,19 @@ class StepGraphs:
         return self._left[size]
 
     def refuse_waits(self, step: Step) -> None:
-        """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by a step that is only computed:
-        a capture that fails half-way may leave a library in a state of its own."""
-        size = self.wanted[0]
-        step(size)  # kernels are compiled and workspaces taken, which may wait
+        """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by steps that are only computed:
+        a capture that fails half-way may leave a library in a state of its own. Of the largest, which is captured
+        first, and the smallest: some wait for what only many rows have."""
+        sizes = sorted({self.wanted[-1], self.wanted[0]}, reverse=True)
+        for size in sizes:
+            step(size)  # kernels are compiled and workspaces taken, which may wait
         torch.cuda.synchronize(self.device)
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
-            torch.cuda.set_sync_debug_mode("error")
+            torch.cuda.set_sync_debug_mode("error")  # of the whole process: another thread that waits meanwhile fails
         try:
-            step(size)
+            for size in sizes:
+                step(size)
         finally:
             torch.cuda.set_sync_debug_mode(before)
 
@@ -138,7 +143,8 @@ def capture(
             if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
                 raise
             torch.cuda.synchronize(device)  # raises again where the GPU itself has failed
-            torch.cuda.empty_cache()
+            release_references(error)  # its frames hold the step's tensors
+            _give_up(device, pool)
             for other in sharing:
                 other.off = _reason(error)
             pool = None
@@ -146,6 +152,20 @@ def capture(
         done += len(each.wanted)
     for each in sharing:
         each.sizes = each.wanted
+
+
+def _give_up(device: torch.device, pool: Any) -> None:
+    """Returns the memory of graphs that are forgotten. Where a capture failed, torch keeps the pool for good, and up to
+    2.12 its allocator goes on as if it were under way (pytorch #190348, #180395): both are ended here."""
+    index = device.index or 0
+    with contextlib.suppress(AttributeError, RuntimeError):  # it was ended
+        torch._C._cuda_endAllocateToPool(index, pool)
+    torch.cuda.empty_cache()
+    with contextlib.suppress(AttributeError, RuntimeError, TypeError):
+        left = torch.cuda.memory_snapshot(pool) if pool is not None else []
+        if left and not any(segment["active_size"] for segment in left):  # else torch has let go of it itself
+            torch._C._cuda_releasePool(index, pool)
+            torch.cuda.empty_cache()
 
 
 def unowned(tensor: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ def copied(args: Any, kwargs: dict[str, Any]) -> Tensor:
     """`Tensor.copy_` between any two places, of which a GPU is one."""
     target, source = args[0], args[1]
     non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
-    if not isinstance(target, CardTensor):
+    if not isinstance(source, Tensor):
+        target.fill_(source)
+    elif not isinstance(target, CardTensor):
         bring(target, source, non_blocking)
     elif not isinstance(source, CardTensor):
         send(target, source, non_blocking)

@@ -85,7 +85,7 @@ def stream_context(stream: Any) -> Iterator[None]:
 
 
 @contextmanager
-def pretend_gpus(total: int = 8 << 30, count: int = 1, pace: Any = "late") -> Iterator[None]:
+def pretend_gpus(total: int = 2 << 30, count: int = 1, pace: Any = "late") -> Iterator[None]:
     """Within, torch says that it has so many GPUs of `total` bytes each."""
     install_guard()
     tensor.cards.clear()
@@ -146,8 +146,12 @@ def pretend_gpus(total: int = 8 << 30, count: int = 1, pace: Any = "late") -> It
                 own(self)
 
         patch.setattr(threading.Thread, "run", run)
-        with OnCard():
-            yield
+        torch.__future__.set_overwrite_module_params_on_conversion(True)  # a parameter of the host's cannot become ours
+        try:
+            with OnCard():
+                yield
+        finally:
+            torch.__future__.set_overwrite_module_params_on_conversion(False)
 
 
 def set_sync_debug_mode(mode: Any) -> None:

@@ -46,7 +46,7 @@ def dispatch(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
     apart = any(each.memory.card.index != index for each in found)
     if apart or (strays and not by_index):
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices: {func}")
-    told = name in TOLD
+    told = name in TOLD or (name == "_grouped_mm" and found[0].dtype != torch.bfloat16)  # then torch loops over groups
     if by_index and isinstance(args[1], (list, tuple)):
         args = args[0], [there(each, index) for each in args[1]], *args[2:]
         told = any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
@@ -54,6 +54,8 @@ def dispatch(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
             args = args[0], args[1], there(args[2], index, scalars=True), *args[3:]
     if told:
         return at_once(func, args, kwargs, index)
+    if name == "histc" and not found[0].dtype.is_floating_point:  # which a CPU counts in floats alone
+        args = args[0].float(), *args[1:]
     if is_view(func):
         return viewed(func, args, kwargs, found[0])
     if kwargs.get("device") is not None and not on_cuda(kwargs["device"]):

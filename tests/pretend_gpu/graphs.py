@@ -9,13 +9,18 @@ from tests.pretend_gpu import streams
 from tests.pretend_gpu.memory import JUNK, Memory, Pool
 from tests.pretend_gpu.streams import Work
 
-_pools: dict[tuple[int, int], Pool] = {}
+
+class Handle(tuple):  # type: ignore[type-arg]
+    """Names a pool, which lasts as long as its name or a graph of it."""
+
+    pool: Pool
 
 
-def graph_pool_handle() -> tuple[int, int]:
+def graph_pool_handle() -> Handle:
     pool = Pool()
-    _pools[0, id(pool)] = pool
-    return 0, id(pool)
+    handle = Handle((0, id(pool)))
+    handle.pool = pool
+    return handle
 
 
 class Graph:
@@ -37,7 +42,7 @@ class Graph:
             raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
         if pool is None:
             pool = graph_pool_handle()
-        self._handle, self.shared, stream.graph = pool, _pools[pool], self
+        self._handle, self.shared, stream.graph = pool, pool.pool, self
         self._before = [memory for piece, _ in self.shared.pieces if (memory := piece()) is not None]
         self._stream = stream
         streams.capturing(self)
@@ -83,7 +88,7 @@ class Graph:
     def reset(self) -> None:
         self.nodes.clear()
         self._outside.clear()
-        self._ended, self.shared = False, None
+        self._ended, self.shared, self._handle = False, None, None
 
     def pool(self) -> Any:
         return self._handle

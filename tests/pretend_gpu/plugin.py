@@ -1,4 +1,4 @@
-"""A plugin for pytest: all tests of the process find a pretend GPU, before any is imported.
+"""A plugin for pytest: all tests of the process find two pretend GPUs, before any is imported.
 
 PRETEND_PACE is "late" (work is done when the host waits for it), "early" (at once), or the seed of what is in between.
 """
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
     os.environ["BATCHSCOPE_DATA"] = _entered.enter_context(tempfile.TemporaryDirectory())  # its roof is no machine's
     pace = os.environ.get("PRETEND_PACE", "late")
-    _entered.enter_context(pretend_gpus(pace=random.Random(int(pace)) if pace.isdigit() else pace))
+    _entered.enter_context(pretend_gpus(count=2, pace=random.Random(int(pace)) if pace.isdigit() else pace))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

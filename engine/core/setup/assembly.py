@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -72,6 +71,8 @@ class Assembly:
             self._threads_why = f"each of {model.devices} ranks" if threads is None else "as asked, on each rank"
         elif threads is None and model.device.type == "cpu":
             self._threads, self._threads_why = fastest_threads(model, self.detokenizers)
+        say = Reporter(progress, cancelled)
+        say("measuring this machine")
         self.roof = roof_of(model, self._threads)
         self._interconnect = _interconnect(model)
         self._drafts, self._make_runner = Drafts(model), RunnerFactory(model, self.detokenizers, self.roof)
@@ -85,14 +86,15 @@ class Assembly:
         """An empty pool and a scheduler, over a runner that is warmed up. Raises InvalidInput for a config that does
         not fit, and DeviceLost."""
         say = say or Reporter(None, None)
-        draft = self._drafts(config, say)
+        asked = self._drafts.asked(config)
         alone = self.model.devices == 1
         if not alone:
             _refuse_undivided(config, on_gpu_path(self.model.device))
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
-            self._prepared = None  # the old cache is given back before the new one is made
-        prepared = self._prepared = self._prepared or self._make_runner(config, partial(say, "capturing graphs"), draft)
+            self._prepared = None  # the old cache is given back before a draft is loaded, or the new one is made
+        draft = self._drafts(asked, say)
+        prepared = self._prepared = self._prepared or self._make_runner(config, say, draft)
         card = draft.card_with(config.kv_dtype) if draft is not None else None
         bill = self._bill(config, prepared, card)
         prepared.warm_up(config.token_budget)

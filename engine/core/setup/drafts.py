@@ -18,12 +18,15 @@ class Drafts:
         self._model = model
         self._kept: tuple[ModelSpec, LoadedModel] | None = None
 
-    def __call__(self, config: EngineConfig, say: Reporter) -> LoadedModel | None:
-        """None where none is asked for. Raises InvalidInput for one that is unknown or has another vocabulary."""
-        if config.speculation != "draft":
+    def asked(self, config: EngineConfig) -> ModelSpec | None:
+        """None where none is asked for. Raises InvalidInput for one that is unknown."""
+        return self._spec(config.draft) if config.speculation == "draft" else None
+
+    def __call__(self, spec: ModelSpec | None, say: Reporter) -> LoadedModel | None:
+        """The draft that was `asked` for. Raises InvalidInput for one that has another vocabulary."""
+        if spec is None:
             self._kept = None
             return None
-        spec = self._spec(config.draft)
         if self._kept is None or self._kept[0] != spec:
             self._kept = None  # before another takes memory
             say("loading the draft model")

@@ -1,7 +1,8 @@
 """How many blocks of KV cache there is memory for.
 
 torch's `expandable_segments` stay off: they save what is lost between blocks of changing sizes, and here the pool is
-taken once, in whole segments as `gpu_needs` counts them, after steps took theirs and what was free was given back.
+taken once, in whole segments as `gpu_needs` counts them, after steps took theirs and what was free was given back. That
+holds since weights are read tensor by tensor: of segments that they share, `read_weights` tells.
 """
 
 import gc

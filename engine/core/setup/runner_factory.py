@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -16,6 +17,7 @@ from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory.allocator import release_references
 from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_needs
 from engine.models.loading import LoadedModel
+from engine.models.weights import Reporter
 from engine.runner import make_runner
 from engine.runner.draft_model import DraftModel
 from engine.runner.runner import Runner
@@ -90,13 +92,11 @@ class RunnerFactory:
         self._model, self._detokenizers, self._roof = model, detokenizers, roof
         self._activations: dict[Shape, int] = {}
 
-    def __call__(
-        self, config: EngineConfig, report: Callable[[int, int], None], draft: LoadedModel | None = None
-    ) -> PreparedRunner:
-        """`report` hears how many graphs are captured, of how many, and may raise. Raises InvalidInput where the
-        memory does not suffice, and DeviceLost."""
+    def __call__(self, config: EngineConfig, say: Reporter, draft: LoadedModel | None = None) -> PreparedRunner:
+        """`say` hears that kernels are compiled, and how many graphs are captured, of how many, and may raise. Raises
+        InvalidInput where the memory does not suffice, and DeviceLost."""
         try:
-            return self._prepare(config, report, draft)
+            return self._prepare(config, say, draft)
         except InvalidInput:
             raise
         except Exception as found:
@@ -115,15 +115,13 @@ class RunnerFactory:
                 case Fault.STEP:
                     raise
 
-    def _prepare(
-        self, config: EngineConfig, report: Callable[[int, int], None], draft: LoadedModel | None
-    ) -> PreparedRunner:
-        model, shape = self._model, shape_of(config)
+    def _prepare(self, config: EngineConfig, say: Reporter, draft: LoadedModel | None) -> PreparedRunner:
+        model, shape, report = self._model, shape_of(config), partial(say, "capturing graphs")
         if model.device.type != "cuda":
             blocks = pool_blocks(model, config, draft=draft)
             runner = make_runner(model, config, blocks)
             runner.capture(report)
-            rehearsal = self._warm(runner, config, blocks)
+            rehearsal = self._warm(runner, config, blocks, partial(say, "warming up"))
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
             drafts = self._draft(draft, config, blocks, report)
@@ -132,7 +130,7 @@ class RunnerFactory:
             host = prepare_host_memory(runner, config, blocks, self._roof)
             return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host)
         if shape not in self._activations:
-            self._activations[shape] = self.profile(config)
+            self._activations[shape] = self.profile(config, say)
         activations = self._activations[shape]
         operations = self._roof.operations if self._roof is not None else FASTEST
         needed = activations + graph_needs(model, config, operations)
@@ -144,7 +142,8 @@ class RunnerFactory:
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
         drafts = self._draft(draft, config, blocks, report, operations)
-        host, rehearsal = prepare_host_memory(runner, config, blocks, self._roof), self._warm(runner, config, blocks)
+        host = prepare_host_memory(runner, config, blocks, self._roof)
+        rehearsal = self._warm(runner, config, blocks, partial(say, "warming up"))
         return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
 
     def _draft(
@@ -164,16 +163,20 @@ class RunnerFactory:
         runner.reset()
         return DraftModel(runner, config.token_budget)
 
-    def profile(self, config: EngineConfig) -> int:
+    def profile(self, config: EngineConfig, say: Reporter) -> int:
         """Bytes that a step at the token budget takes, played over a pool that is just large enough for it."""
         blocks = step_blocks(config, self._model.card.context)
         runner = make_runner(self._model, config, blocks)
-        return activation_bytes(self._warm(runner, config, blocks), self._model, config, self._roof)
+        rehearsal = self._warm(runner, config, blocks, partial(say, "compiling kernels for this GPU, once"))
+        return activation_bytes(rehearsal, self._model, config, self._roof)
 
-    def _warm(self, runner: Runner, config: EngineConfig, blocks: int) -> Rehearsal:
-        """So that first-use costs are not in anybody's time to first token."""
+    def _warm(self, runner: Runner, config: EngineConfig, blocks: int, glance: Callable[[], None]) -> Rehearsal:
+        """So that first-use costs are not in anybody's time to first token. `glance` is called between steps, and may
+        raise."""
         rehearsal = Rehearsal(runner, config, blocks, self._model.card.context, self._detokenizers)
-        rehearsal.play(2, 2)
         if self._model.device.type == "cuda":
-            rehearsal.meet_all_kernels()
+            rehearsal.meet_all_kernels(glance)
+        else:
+            glance()
+            rehearsal.play(2, 2)
         return rehearsal

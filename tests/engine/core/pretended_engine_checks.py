@@ -1,6 +1,7 @@
 """Checks of an engine whose device is "cuda", which `test_pretend_gpu.py` runs on a pretend GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,15 @@ if not torch.cuda.is_available():
     pytest.skip("run by test_pretend_gpu.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.core.setup import roof
+from engine.core.setup.rehearsal import Rehearsal
+from engine.jobs import LoadProgress
 from engine.trace import Kind
 from tests.engine.tiny_models import TINY_MODELS, random_prompts, save_tiny_model
 from tests.pretend_gpu import tensor
 
+pytestmark = pytest.mark.timeout(400)  # an interpreted load is slow
+DEVICE = "cuda:1"  # the second: what is not where the model is meets the first one
 MEMORY = 200 << 10
 WAYS = [
     SamplingParams(max_tokens=6, temperature=0, ignore_eos=True),
@@ -28,6 +34,20 @@ CONFIGS = {
 }
 
 
+def meet_few(self: Rehearsal, glance: Callable[[], None]) -> None:
+    glance()
+    self.play(2, 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _soon() -> Iterator[None]:
+    """Nothing is compiled here that a run could wait for, and copies for a roof of it are no measurement."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rehearsal, "meet_all_kernels", meet_few)
+        patch.setattr(roof, "GPU_SETS", (1 << 20, 2 << 20))
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "llama"
@@ -37,12 +57,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[Engine]:
-    with Engine(ModelSpec(str(folder), dtype="float32", device="cuda"), CONFIGS["continuous"], threads=1) as engine:
+    spec = ModelSpec(str(folder), dtype="float32", device=DEVICE)
+    with Engine(spec, CONFIGS["continuous"], progress=stages.append, threads=1) as engine:
         yield engine
+
+
+stages: list[LoadProgress] = []
 
 
 def said(engine: Engine, config: EngineConfig) -> list[tuple[int, ...]]:
     engine.begin(config)
+    tensor.waits.clear()
     submissions = [Submission(prompt, WAYS[i % 3]) for i, prompt in enumerate(random_prompts((5, 1, 19, 9), seed=3))]
     completions = [stream.result(100) for stream in engine.submit_many(submissions)]
     assert [each.error for each in completions] == [""] * len(completions)
@@ -61,11 +86,18 @@ def expected(folder: Path) -> list[tuple[int, ...]]:
 def test_tokens_are_those_of_the_cpu(name: str, engine: Engine, expected: list[tuple[int, ...]]) -> None:
     config = CONFIGS[name]
     assert said(engine, config) == expected
+    assert tensor.waits == [] or not config.paged, "the host waits for a step's tokens alone"
     header = engine.trace.header
     assert bool(header.graphs) == (config.paged and config.cuda_graphs), header.graphs_off
     decoded = [step for step in engine.trace.steps if step.rows and (step.kind == Kind.DECODE).all()]
     assert len(decoded) > 3
     assert all(bool(step.graph) == bool(header.graphs) for step in decoded)
+
+
+def test_a_load_says_what_it_does_all_the_while(engine: Engine) -> None:
+    told = [stage for stage, _ in groupby(each.stage for each in stages)]
+    after = told[told.index("fusing small operations") + 1 :]
+    assert after == ["measuring this machine", "compiling kernels for this GPU, once", "capturing graphs", "warming up"]
 
 
 def test_everything_of_a_model_is_on_its_gpu(engine: Engine) -> None:
@@ -74,6 +106,7 @@ def test_everything_of_a_model_is_on_its_gpu(engine: Engine) -> None:
     assert not model.fusion.undone
     assert not model.fusion.left
     held = [*model.module.named_parameters(), *model.module.named_buffers()]
-    assert {str(each.device) for _, each in held} == {"cuda:0"}
+    assert {str(each.device) for _, each in held} == {DEVICE}
     assert len(held) > 10
-    assert tensor.cards[0].allocated > 0
+    assert tensor.cards[1].allocated > 0
+    assert tensor.cards[0].most_allocated == 0

@@ -499,6 +499,7 @@ def test_an_engine_that_breaks_ends_its_requests_and_takes_no_more() -> None:
     with Engine(ModelSpec("demo"), EngineConfig(max_running=4), threads=1) as engine:
         stream = engine.submit([5, 6, 7], SamplingParams(max_tokens=900, ignore_eos=True))
         next(iter(stream))
+        model = weakref.ref(engine.model.module)
 
         def broken(now: float) -> None:
             raise AssertionError("this cannot happen")
@@ -511,6 +512,8 @@ def test_an_engine_that_breaks_ends_its_requests_and_takes_no_more() -> None:
             engine.submit("hello")
         with pytest.raises(InvalidInput, match="this cannot happen"):
             engine.begin(EngineConfig())
+        engine._thread.join(timeout=60)
+        assert model() is None, "its memory is there for another"
 
 
 def test_every_trace_counts_its_requests_from_zero_and_a_late_cancel_ends_nobody_elses(large_demo: Engine) -> None:

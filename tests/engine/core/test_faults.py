@@ -1,7 +1,14 @@
 """What an error of a step is, and what becomes of the engine when its device is lost."""
 
+import gc
+import os
+import signal
 import threading
+import traceback
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +17,8 @@ import torch
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.compare import LocalHost
 from engine.core.faults import Fault, fault_of, first_line, memory_asked
+from engine.models import loading
+from engine.models.loading import load
 from engine.trace import FinishReason, Notice
 from tests.engine.core.ending_processes import FOX, LONG, gone
 from tests.engine.forwards import Watched
@@ -74,6 +83,60 @@ def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
         assert engine.trace.complete
         with pytest.raises(InvalidInput, match="the GPU reported an unrecoverable error"):
             engine.submit(FOX, LONG)
+
+
+def lose_the_gpu(*_: object) -> None:
+    raise torch.AcceleratorError(ILLEGAL + HINTS)
+
+
+@pytest.fixture
+def lost_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch says of a GPU in a process that has lost it."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lose_the_gpu)
+
+
+@pytest.mark.usefixtures("lost_gpu")
+@pytest.mark.timeout(60)
+def test_a_load_that_loses_the_gpu_ends_with_what_the_gpu_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "aminmax", lose_the_gpu)  # of each weight
+    with pytest.raises(torch.AcceleratorError, match=ILLEGAL):
+        Engine(ModelSpec("demo-draft", device="cpu"), threads=1)
+
+
+@pytest.mark.usefixtures("lost_gpu")
+def test_a_load_that_loses_the_gpu_frees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "device_for", lambda asked: (torch.device("cuda", 0), ""))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    with pytest.raises(torch.AcceleratorError) as caught:
+        load(ModelSpec("demo-draft", device="cuda"), report=lose_the_gpu)
+    held = [name for frame, _ in traceback.walk_tb(caught.value.__traceback__) for name in frame.f_locals]
+    assert "begun" in held, "the variables of what failed are still there"
+
+
+@pytest.mark.usefixtures("lost_gpu")
+def test_an_engine_that_lost_the_gpu_frees_nothing() -> None:
+    with Engine(ModelSpec("demo-draft", device="cpu"), EngineConfig(max_running=4, depth=1), threads=1) as engine:
+        stream, runner, model = engine.submit(FOX, LONG), weakref.ref(engine.runner), weakref.ref(engine.model.module)
+        next(iter(stream))
+        Watched(engine, after=lose_the_gpu)
+        assert stream.result(timeout=20).error == f"the GPU reported an unrecoverable error ({ILLEGAL})"
+        engine._thread.join(timeout=60)
+        assert engine.lost
+    del engine, stream
+    gc.collect()
+    assert runner() is not None
+    assert model() is not None
+
+
+def test_a_process_on_a_gpu_that_aborts_has_lost_it() -> None:
+    with EngineProcess(ModelSpec("demo-draft"), EngineConfig(max_running=4), threads=1) as engine:
+        engine.card = replace(engine.card, device="cuda:0")
+        os.kill(engine.pid, signal.SIGABRT)
+        engine._receiver.join(timeout=60)
+        assert (engine.alive, engine.restart) == (False, True)
+        assert "SIGABRT" in engine.error
 
 
 def test_a_host_whose_engine_lost_the_device_loads_no_other() -> None:

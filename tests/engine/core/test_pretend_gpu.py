@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interpreted import check_on_pretend_gpu
+from tests.interpreted import ROOT, check_on_pretend_gpu
 
 pytest.importorskip("triton")
 pytestmark = [
@@ -14,7 +14,17 @@ pytestmark = [
 ]
 
 
+HERE = Path(__file__).parent
+
+
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize("pace", ["late", "7"])
-def test_an_engine_on_a_pretend_gpu_says_what_it_says_on_the_cpu(pace: str) -> None:
-    check_on_pretend_gpu([Path(__file__).with_name("pretended_engine_checks.py")], pace)
+def test_an_engine_on_a_pretend_gpu_says_what_it_says_on_the_cpu() -> None:
+    """Whose work is done as late as it may be; beside what such a GPU does not forgive."""
+    checks = [HERE / f"pretended_{what}_checks.py" for what in ("engine", "architecture")]
+    check_on_pretend_gpu([ROOT / "tests/pretend_gpu/pretended_gpu_checks.py", *checks])
+
+
+@pytest.mark.timeout(450)
+def test_nothing_hangs_on_when_the_gpu_does_its_work() -> None:
+    checks = HERE / "pretended_engine_checks.py"
+    check_on_pretend_gpu([f"{checks}::test_tokens_are_those_of_the_cpu[chunked]"], pace="7")

@@ -1,10 +1,12 @@
 """Drafted tokens through the whole engine: what is said stays the same, and what was drafted is told."""
 
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine.core.setup import drafts
+from engine.models.loading import LoadedModel, load
 from engine.trace import Kind, Notice, Trace
 from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.tiny_models import _llama_like, save_tiny_model
@@ -144,6 +148,24 @@ def test_a_draft_that_fails_costs_nobody_an_answer(large_demo: Engine, monkeypat
     begin_when_idle(large_demo, replace(SMALL, **SPECULATIONS["draft"]))
     assert large_demo.submit(STORY, params).result(timeout=60).token_ids == plain
     assert drafted(large_demo.trace)[0] > 20
+
+
+def test_the_cache_there_was_is_gone_before_a_draft_is_loaded(
+    large_demo: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_when_idle(large_demo, SMALL)
+    before, found = weakref.ref(large_demo.runner), list[object]()
+
+    def looking(spec: ModelSpec, **given: Any) -> LoadedModel:
+        found.append(before())
+        return load(spec, **given)
+
+    monkeypatch.setattr(drafts, "load", looking)
+    begin_when_idle(large_demo, replace(SMALL, **SPECULATIONS["draft"]))
+    assert found == [None]
+    with pytest.raises(InvalidInput, match="it must be where the model is"):
+        large_demo.begin(replace(SMALL, speculation="draft", draft=ModelSpec("demo-draft", device="cuda:3")))
+    assert found == [None], "what is refused costs no other load"
 
 
 def test_what_cannot_draft_is_refused_with_the_reason(large_demo: Engine, tmp_path: Path) -> None:

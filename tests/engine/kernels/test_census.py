@@ -164,8 +164,7 @@ def met_at_load(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> I
     """What a load launches: `engine.core.setup.runner_factory` plays these."""
     noted = Noted()
     rehearsal = Rehearsal(noted, config, 10_000, 8192, Letters)  # type: ignore[arg-type]
-    rehearsal.play(2, 2)
-    rehearsal.meet_all_kernels()
+    rehearsal.meet_all_kernels(lambda: None)
     rehearsal.prefill(*rehearsal.fill(config.token_budget))
     for counts, limited in noted.steps:
         yield from step(model, gpu, counts, limited)

@@ -30,10 +30,10 @@ KV = LAYERS * 2 * 2 * 8 * 4  # bytes of a token
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_ranks(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The interpreter of the other ranks' processes is as quick as the one here."""
+    """The interpreter of the other ranks' processes is as quick as the one here, and checks as much."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("site")
-    (folder / "sitecustomize.py").write_text("import tests.quick_interpreter\n")
+    (folder / "sitecustomize.py").write_text("import tests.quick_interpreter, tests.sanitizer.interpreter\n")
     spawn.assume({"PYTHONPATH": os.pathsep.join((str(folder), *filter(None, sys.path)))})
 
 

@@ -140,6 +140,50 @@ def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], err
     assert graphs.sizes == ()
 
 
+@pytest.mark.parametrize("waiting", [1, 4])
+def test_a_step_that_waits_is_not_captured_whichever_size_it_is_that_waits(noted: list[str], waiting: int) -> None:
+    def waits(rows: int) -> Drawn:
+        if rows == waiting and modes and modes[-1] == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        return step(rows)
+
+    modes: list[object] = []
+    graphs = StepGraphs((1, 2, 4), CUDA)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+        capture([(graphs, waits)], lambda done, total: None)
+    assert graphs.off.endswith("which cannot be captured")
+    assert noted == [], "nothing was begun"
+    assert modes[-1] is None, "as it was"
+
+
+@pytest.mark.parametrize("torch_lets_go", [True, False])
+def test_what_a_failed_capture_leaves_is_ended_once(
+    noted: list[str], torch_lets_go: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(rows: int) -> Drawn:
+        if noted[-1:] == ["capture on stream 1"]:
+            raise RuntimeError("no capture")
+        return step(rows)
+
+    def end(index: int, pool: str) -> None:
+        noted.append(f"end {pool} on {index}")
+        if torch_lets_go:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+
+    left = [] if torch_lets_go else [{"active_size": 0}]
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: noted.append("empty"))
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda pool: left)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *_: noted.append("release"), raising=False)
+    graphs = StepGraphs((4,), CUDA)
+    capture([(graphs, fails)], lambda done, total: None)
+    assert graphs.off == "they could not be captured: no capture"
+    after = noted[noted.index("reset") + 1 :]
+    assert after == ["end pool on 0", "empty"] + ([] if torch_lets_go else ["release", "empty"])
+
+
 def test_a_replay_tells_of_the_calls_that_were_captured(noted: list[str]) -> None:
     board = Board(1)
     spans = Spans(board, 0, HostEvent)

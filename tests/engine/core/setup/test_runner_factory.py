@@ -1,6 +1,7 @@
 """Pools are sized by what is free and needed, and a runner that serves another config is kept."""
 
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
@@ -10,9 +11,11 @@ from engine.core.setup.kv_budget import check_wanted, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.core.setup.runner_factory import RunnerFactory, graph_needs
 from engine.decoding.detokenizer import DetokenizerFactory
+from engine.jobs import LoadCancelled, LoadProgress
 from engine.memory import kv_capacity
 from engine.memory.rules import CAPTURE, FASTEST, captured_tokens, pool_share
 from engine.models.loading import load
+from engine.models.weights import Reporter
 from engine.runner.paged_cpu import PagedRunner
 from engine.trace.records import Roof
 
@@ -30,7 +33,28 @@ def test_a_pool_for_one_step_is_enough_to_play_it(config: EngineConfig) -> None:
     tight = Rehearsal(PagedRunner(model, config, few), config, few, model.card.context, detokenizers)
     assert tight.fill(config.token_budget) == ample.fill(config.token_budget)
     whole = activation_bytes(ample, model, config, fast)
-    assert RunnerFactory(model, detokenizers, fast).profile(config) == pytest.approx(whole, rel=0.01)
+    assert RunnerFactory(model, detokenizers, fast).profile(config, Reporter(None, None)) == pytest.approx(
+        whole, rel=0.01
+    )
+
+
+def test_kernels_that_are_compiled_are_told_of_and_a_cancel_is_heard_between_them() -> None:
+    model, config, cancelled = load(ModelSpec("demo-draft")), EngineConfig(max_running=2, token_budget=64), Event()
+    said: list[str] = []
+
+    def hear(progress: LoadProgress) -> None:
+        said.append(progress.stage)
+        if len(said) == 3:
+            cancelled.set()
+
+    factory, blocks = RunnerFactory(model, model.detokenizers, None), step_blocks(config, model.card.context)
+    factory.profile(config, Reporter(hear, None))
+    assert said == ["compiling kernels for this GPU, once"]
+    runner = PagedRunner(model, config, blocks)
+    rehearsal = Rehearsal(runner, config, blocks, model.card.context, model.detokenizers)
+    with pytest.raises(LoadCancelled):
+        rehearsal.meet_all_kernels(lambda: Reporter(hear, cancelled)("a step"))
+    assert said[1:] == ["a step"] * 2
 
 
 def test_a_gpus_kv_memory_that_does_not_fit_is_refused_with_what_is_free() -> None:

@@ -1,0 +1,73 @@
+"""Checks of architectures on a pretend GPU, run by `test_pretend_gpu.py`: their steps are captured, and say what the
+CPU's path says, with their small operations fused and without. Of a few, or with PRETEND_ALL=1 of all that there are.
+"""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+if not torch.cuda.is_available():
+    pytest.skip("run by test_pretend_gpu.py", allow_module_level=True)
+
+import resources
+from engine import EngineConfig, SamplingParams
+from engine.models.loading import LoadedModel, wrap
+from engine.runner import make_runner
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.request import Emission
+from engine.scheduler.scheduler import Scheduler
+from tests.engine.requests import make_request
+from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
+
+CONFIG = EngineConfig("chunked", 2, 16, block_size=4)
+EAGER = replace(CONFIG, cuda_graphs=False)
+FEW = ("gemma3", "gpt2", "gpt-oss")  # norms of heads and windows; no rotation; experts and sinks
+NAMES = TINY_MODELS if os.environ.get("PRETEND_ALL") else FEW
+EXPERTS = {"mixtral", "qwen3 moe", "gpt-oss"}  # whose tokens are sorted by expert, which torch counts on the host
+GREEDY = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
+BLOCKS = 16
+
+
+def model_on(device: str, name: str) -> LoadedModel:
+    tokenizer = AutoTokenizer.from_pretrained(resources.path("models/stories-5m"))
+    return wrap(make_tiny_model(TINY_MODELS[name]).to(device), tokenizer, name)
+
+
+def played(model: LoadedModel, config: EngineConfig) -> tuple[list[tuple[int, int]], list[int], str]:
+    """Each token with its request, the graphs that steps replayed, and why there are none: a prompt, one beside a row
+    that decodes, and rows that decode."""
+    runner = make_runner(model, config, BLOCKS, captured=(16,))
+    runner.capture(lambda done, total: None)
+    scheduler = Scheduler(config, BlockPool(BLOCKS, config.block_size))
+    scheduler.add(make_request(model, 0, 3, GREEDY))
+    said, graphs = [], []
+    while (plan := scheduler.plan()) is not None:
+        launched = runner.launch(plan)
+        tokens = [int(token) for token in launched.read().tokens]
+        said += [(row.branch.request.id, token) for row, token in zip((r for r in plan.rows if r.samples), tokens)]
+        graphs.append(launched.graph)
+        scheduler.commit(plan, [Emission(token) for token in tokens])
+        if len(graphs) == 1:
+            scheduler.add(make_request(model, 1, 11, GREEDY))
+    return said, graphs, runner.graphs_off
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        expected, _, _ = played(model_on("cpu", name), EAGER)
+    assert len({token for _, token in expected}) > 3
+    model = model_on("cuda", name)
+    assert model.fusion is not None
+    assert not model.fusion.undone
+    said, graphs, off = played(model, CONFIG)
+    assert said == expected, model.fusion.text
+    assert ("waits for the GPU" in off) == (name in EXPERTS), off
+    assert graphs[:2] == ([0, 0] if off else [16, 16])
+    assert all(graphs) == (not off), "every step was replayed"
+    model.fusion.undo()
+    assert played(model, EAGER)[0] == expected, "not fused"
