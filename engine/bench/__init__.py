@@ -1,3 +1,7 @@
 """This engine, its peers and the bound, measured in one process, one after the other."""
 
-from engine.models import library_warnings  # before transformers is imported
+from time import monotonic
+
+BEGUN = monotonic()  # before what takes seconds to import
+
+from engine.models import library_warnings  # noqa: E402  # before transformers is imported

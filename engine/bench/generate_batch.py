@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,10 +18,17 @@ logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
 
 
 def seconds_of(
-    module: PreTrainedModel, case: Case, how: GenerationConfig, sizes: dict[str, Any], patience: float, **manager: Any
+    module: PreTrainedModel,
+    case: Case,
+    how: GenerationConfig,
+    sizes: dict[str, Any],
+    patience: float,
+    tell: Callable[[str], object] = str,
+    **manager: Any,
 ) -> float:
     """From the first request in to the last token out: making the manager and its cache is off the clock. Blocks are
-    not shared. Raises TimeoutError after `patience` seconds, RuntimeError where it fails."""
+    not shared. `tell` hears which attention the manager has switched to, which it takes back afterwards. Raises
+    TimeoutError after `patience` seconds, RuntimeError where it fails."""
     config = batching_config(**sizes, max_requests_per_batch=len(case), allow_block_sharing=False)
     with (
         warnings.catch_warnings(),
@@ -30,6 +38,7 @@ def seconds_of(
         ) as batch,
     ):
         warnings.simplefilter("ignore")
+        tell(module.config._attn_implementation)
         begun = time.perf_counter()
         for prompt, new in zip(case.prompts, case.new_tokens):
             batch.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
@@ -45,6 +54,14 @@ def seconds_of(
     if tokens != case.output_tokens:
         raise RuntimeError(f"generate_batch gave {tokens} tokens of {case.output_tokens}")
     return seconds
+
+
+def without_flash(module: PreTrainedModel) -> dict[str, Any]:
+    """Settings with which the manager leaves a flash attention alone that is installed and does not work."""
+    if "auto_switch_to_flash" in ContinuousBatchingConfig.__dataclass_fields__:
+        return {"auto_switch_to_flash": False}
+    module.set_attn_implementation("paged|sdpa")  # up to transformers 5.17
+    return {}
 
 
 def batching_config(**values: Any) -> ContinuousBatchingConfig:

@@ -1,8 +1,6 @@
 """The engine: a model, its scheduler and its runner, stepping on a background thread."""
 
-import atexit
 import contextlib
-import gc
 import logging
 import threading
 import time
@@ -42,10 +40,6 @@ from engine.trace.records import Ended, FinishReason, Notice, StepStarted
 from engine.trace.trace import Trace
 
 log = logging.getLogger("engine")
-
-# Looking at all that is imported by now, which stays, would hold up a step for 0.2 s now and then.
-gc.freeze()
-atexit.register(gc.unfreeze)  # some libraries take for leaked what is not collected at the end
 
 
 class Engine(EngineFace):

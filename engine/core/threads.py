@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
+from engine.core import garbage
 from engine.core.inbox import Ask, Inbox
 from engine.core.machine import Gauge
 from engine.core.machine.nvml import Card
@@ -20,6 +21,7 @@ PATIENCE = 10.0  # seconds that each thread may take to end
 _running: dict[threading.Thread, Callable[[], object]] = {}
 
 Turn = tuple[bool, float | None] | None
+IDLE: Turn = (True, None)
 
 
 class Turning(Protocol):
@@ -69,18 +71,24 @@ def keep_stepping(
         return
     ready.set_result(None)
     waits: Turn = (False, None)
-    while waits is not None:
-        asked, closed = inbox.take(*waits)
-        if (engine := weak()) is None:
-            return
-        try:
-            waits = engine.turn(asked, closed)
-        except BaseException as error:
-            engine.release(error)
-            raise
-        if waits is None:
-            engine.release()
-        del asked, engine
+    try:
+        while waits is not None:
+            if waits == IDLE:
+                garbage.resume()
+            asked, closed = inbox.take(*waits)
+            garbage.put_off()
+            if (engine := weak()) is None:
+                return
+            try:
+                waits = engine.turn(asked, closed)
+            except BaseException as error:
+                engine.release(error)
+                raise
+            if waits is None:
+                engine.release()
+            del asked, engine
+    finally:
+        garbage.resume()
 
 
 def keep_measuring(weak: weakref.ref[Turning], stop: threading.Event, card: Card | None) -> None:

@@ -139,10 +139,12 @@ class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
     those of forward that were spent in attention, where that can be told; `kernels`: those of each kernel, where a CPU
     replayed the step. `graph`: the size of the graph replayed.
-    `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
-    once read. `swapping`: those of prepare in which blocks were copied to host memory and back. `times`
-    tells what the step took each rank of a split model, by its `number` there, and `check` raises where not all have
-    computed it.
+    `device`: seconds by the GPU's own clock, once read, from where it comes to what the step computes to where the
+    tokens are on the host's side; where blocks are copied or swapped for the step, from where it comes to these. What
+    it waits for before, as the host lays the step out, is no part of it; of a step that is no replayed graph, what it
+    waits for within is. `swapping`: those of prepare in which blocks were copied to host memory and back. `times` tells
+    what the step took each rank of a split model, by its `number` there, and `check` raises where not all have computed
+    it.
     """
 
     plan: StepPlan

@@ -172,7 +172,8 @@ class Runner(ABC):
     def _launch(self, launched: LaunchedStep, on_gpu: bool) -> None:
         plan, begun = launched.plan, launched.started
         with torch.inference_mode(), current_device(self._device):
-            if on_gpu:
+            moves = bool(plan.swap_out or plan.swap_in or plan.copies)
+            if on_gpu and moves:
                 launched.mark()
             if plan.swap_out or plan.swap_in:
                 self._swap(plan)
@@ -186,6 +187,8 @@ class Runner(ABC):
             if not (inputs.overlaps or on_gpu):
                 self._meanwhile()
             prepared = Clock()
+            if on_gpu and not moves:
+                launched.mark()
             try:
                 computed = inputs.compute(timer)
                 if plan.scored:

@@ -84,6 +84,7 @@ def test_a_fused_model_is_captured_and_replayed_with_other_tokens() -> None:
 
     with torch.inference_mode():
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             forward()
         side.synchronize()

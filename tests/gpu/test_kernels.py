@@ -18,6 +18,7 @@ OutOfResources = pytest.importorskip("triton.runtime.errors").OutOfResources
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
+PARTS = 4  # of what is compiled anew, for seconds each
 
 
 def fresh() -> int:
@@ -27,7 +28,7 @@ def fresh() -> int:
 @DTYPES
 def test_attention_agrees_with_the_oracle_on_random_shapes(dtype: torch.dtype) -> None:
     first = fresh()
-    for seed in range(first, first + 12):  # each is compiled anew, for seconds
+    for seed in range(first, first + 6):  # each is compiled anew, for seconds
         shape = random_shape(seed, dtype, most_rows=9, longest=700)
         try:
             make_case(shape, seed, "cuda").check(paged_attention)
@@ -95,19 +96,20 @@ def test_contexts_that_are_split_agree_with_the_oracle(dtype: torch.dtype, optio
     assert torch.equal(case.run(paged_attention), case.run(paged_attention))
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", Rows)
-def test_every_candidate_tiling_that_fits_agrees_with_the_oracle(kind: Rows) -> None:
+def test_every_candidate_tiling_that_fits_agrees_with_the_oracle(kind: Rows, part: int) -> None:
     rows, queries = (((1, 3000), (1, 70)), 1) if kind is Rows.SHORT else (((150, 900), (64, 64)), 214)
     case = make_case(Shape(rows, kv_heads=2, group=4, head_dim=128, dtype=torch.bfloat16), fresh(), "cuda")
     tried = 0
-    for candidate in candidates(kind, 128, 4, queries):
+    for candidate in list(candidates(kind, 128, 4, queries))[part::PARTS]:
         try:
             case.run(paged_attention, tiling=candidate)
         except OutOfResources:
             continue
         case.check(paged_attention, tiling=candidate)
         tried += 1
-    assert tried >= 4
+    assert tried >= 1
 
 
 def test_layers_that_share_a_plan_merge_alike_however_often_they_are_replayed() -> None:

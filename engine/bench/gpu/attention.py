@@ -24,6 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
+from engine.bench.gpu.tests import ONE_THREAD
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
@@ -79,8 +80,12 @@ class Pool:
         shape = (blocks, BLOCK, kv_heads, head_dim)
         self.k, self.v = (torch.empty(shape, dtype=watch.dtype, device=watch.device).normal_() for _ in range(2))
 
-    def holds(self, case: Case) -> bool:
-        return self._blocks(case) <= len(self.k)
+    def holds(self, case: Case, table: Table | None = None) -> bool:
+        """Whether there is room for the case; the table is told of one for which there is none."""
+        held = self._blocks(case) <= len(self.k)
+        if not held and table is not None:
+            table.say(f"batch {case.batch}, context {case.context}: not measured, its KV does not fit the memory")
+        return held
 
     def _blocks(self, case: Case) -> int:
         return case.batch * ceil(case.longest / BLOCK)
@@ -171,9 +176,9 @@ def decode_kernel(bench: Bench) -> None:
     )
     reached: dict[Case, float] = {}
     for case in kernels.decode:
-        if not pool.holds(case):
-            table.say(f"batch {case.batch}, context {case.context}: not measured, its KV does not fit the memory")
-        elif bench.fits(1, table, f"batch {case.batch}, context {case.context}, group {case.group}"):
+        if pool.holds(case, table) and bench.fits(
+            1, table, f"batch {case.batch}, context {case.context}, group {case.group}"
+        ):
             read = pool.read(case)
             seconds = pool.lay_out(case).seconds()
             bound = read / watch.bandwidth
@@ -207,7 +212,7 @@ def prefill_kernel(bench: Bench) -> None:
     )
     reached = []
     for case in kernels.prefill:
-        if not bench.fits(2, table, f"{case.context} tokens, group {case.group}"):
+        if not (pool.holds(case, table) and bench.fits(2, table, f"{case.context} tokens, group {case.group}")):
             continue
         seconds = pool.lay_out(case).seconds()
         flash, name = flash_seconds(watch, case, pool.kv_heads, pool.head_dim)
@@ -215,9 +220,9 @@ def prefill_kernel(bench: Bench) -> None:
         reached.append(flash / seconds)
         ours = 1e6 * seconds, rate / 1e12, rate / watch.operations
         table.add(case.context, case.group, *ours, 1e6 * flash, reached[-1], name)
-    bench.goal(
-        "of the speed of torch's flash attention: prefill attention, worst of 2 k to 16 k", PREFILL, min(reached)
-    )
+    if reached:
+        what = "of the speed of torch's flash attention: prefill attention, worst of 2 k to 16 k"
+        bench.goal(what, PREFILL, min(reached))
 
 
 def flash_seconds(watch: Stopwatch, case: Case, kv_heads: int, head_dim: int) -> tuple[float, str]:
@@ -252,7 +257,7 @@ def layouts(bench: Bench) -> None:
         columns("batch 6d | context 8d | group 5d | shipped µs 10.1f | heads first µs 14.1f | × faster 8.2f"),
     )
     for case in kernels.decode[: 2 if bench.rehearsal else 5]:
-        if pool.holds(case) and bench.fits(1, table, f"batch {case.batch}, context {case.context}"):
+        if pool.holds(case, table) and bench.fits(1, table, f"batch {case.batch}, context {case.context}"):
             shipped, other = (pool.lay_out(case, heads_first).seconds() for heads_first in (False, True))
             table.add(*case.name, 1e6 * shipped, 1e6 * other, shipped / other)
 
@@ -277,7 +282,7 @@ def tilings(bench: Bench) -> None:
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     for case in cases:
-        if pool.holds(case):
+        if pool.holds(case, table):
             _try_tilings(bench, pool, case, table)
 
 
@@ -306,7 +311,8 @@ def compile_beforehand(seconds: float) -> None:
     """Compiles all candidates in several processes, since each uses one core; Triton keeps what they made on disk."""
     count = max(1, min(COMPILERS, (os.cpu_count() or 2) // 2))
     code = "from engine.bench.gpu.attention import compile_share; compile_share({}, {})"
-    children = [subprocess.Popen([sys.executable, "-c", code.format(i, count)]) for i in range(count)]
+    environment = {**os.environ, **ONE_THREAD}
+    children = [subprocess.Popen([sys.executable, "-c", code.format(i, count)], env=environment) for i in range(count)]
     end = time.monotonic() + seconds
     try:
         for child in children:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
+from threading import Event
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.report import Bench, Table, columns, kept_rows
+from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
@@ -29,6 +32,8 @@ QWEN3 = "random Qwen3-0.6B"
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
 DECODE = columns("batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | bound ms 9.3f | of copy 8.0% | replayed 8.0%")
 QWEN3_SHAPE = Shape(1024, 28, 16, 8, 3072, 151_936, 40_960, head_dim=128)
+NODES, BESIDE = 9, 14  # launches of a captured decode step, a layer of Llama's and Qwen3's shape and beside the layers
+ENDING = 10.0  # seconds that a load may take to end which is cancelled
 TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
 
 
@@ -69,6 +74,15 @@ def measure(bench: Bench, engine: Engine, batch: int, prompt: int, new: int) -> 
     return Decode(batch, context, median(periods), read / bench.watch.bandwidth, len(periods), replayed(trace))
 
 
+def reckoned(bench: Bench, card: ModelCard, bound: float, steps: int = 1) -> str:
+    """In words, the share of a `bound` in seconds over so many decode steps that there is to reach if every launch of
+    these took as long as one of next to nothing; "" where that was not measured."""
+    found = kept_rows(bench.sections.get("launches", {}))
+    each = next((row["µs"] / 1e6 for row in found if row.get("") == REPLAYED), 0.0)
+    taken = steps * each * (NODES * card.layers + BESIDE)
+    return f" (reckoned by launches and bytes: {bound / (bound + taken):.0%})" if taken else ""
+
+
 def weights_read(card: ModelCard) -> int:
     """Bytes of the weights that a step multiplies its tokens with: all but those of an embedding that is not the output
     layer as well, of which each token looks up a row."""
@@ -107,8 +121,27 @@ def wrapped(module: PreTrainedModel, name: str, quantization: str = "none", fuse
 
 
 def begun(model: LoadedModel, config: EngineConfig) -> Engine:
-    """An engine; on a CPU, at a rehearsal, it does not try out how many threads are best."""
-    return Engine(model, config, threads=1 if model.device.type == "cpu" else None)
+    """An engine; on a CPU, at a rehearsal, it does not try out how many threads are best. Whoever is interrupted while
+    it loads leaves no load behind, which would be timed with what comes next."""
+    cancelled = Event()
+    try:
+        return Engine(model, config, cancelled=cancelled, threads=1 if model.device.type == "cpu" else None)
+    except BaseException:
+        cancelled.set()
+        for thread in threading.enumerate():
+            if thread.name == "engine":
+                thread.join(ENDING)
+        raise
+
+
+def tell_how(table: Table, engine: Engine) -> None:
+    """What is fused of the model, what is not, and why there are no graphs where there are none: what its figures are
+    figures of."""
+    fusion, header = engine.model.fusion, engine.trace.header
+    table.say(fusion.text if fusion is not None else "fused: nothing was tried")
+    for what, why in (("no graphs", header.graphs_off), ("no graphs of steps with prompts", header.mixed_off)):
+        if why:
+            table.say(f"{what}: {why}")
 
 
 def free_device_memory() -> None:
@@ -146,6 +179,7 @@ def decode(bench: Bench) -> None:
                 continue
             config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
             with begun(model, config) as engine:
+                tell_how(table, engine)
                 for batch in batches:
                     found = measure(bench, engine, batch, prompt, new)
                     first = shipped.setdefault(batch, found.seconds)

@@ -6,13 +6,13 @@ Both get the same requests of the yardstick: as many as the peer answers in the 
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedModel
 
-from engine.bench.generate_batch import seconds_of
-from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, random_qwen3, wrapped
+from engine.bench.generate_batch import seconds_of, without_flash
+from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, random_qwen3, tell_how, wrapped
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.yardstick import TEMPERATURE, case_of, settings, workload
 from engine.bench.subject import Case
@@ -34,16 +34,19 @@ class GenerateBatch:
 
     module: PreTrainedModel
     given: dict[str, Any]
+    attention: list[str] = field(default_factory=list)  # that ran
 
     @property
     def settings(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.given.items()) or "its own choice of settings"
+        """Its attention among them, which transformers chooses by what is installed."""
+        given = [f"{name} {value}" for name, value in self.given.items()] or ["its own choice of settings"]
+        return ", ".join([*given, *(f"attention {name}" for name in self.attention[-1:])])
 
     def seconds(self, case: Case, patience: float) -> float:
         """See `seconds_of`."""
         most, drawn = max(case.new_tokens), {"temperature": TEMPERATURE, "top_k": 0, "top_p": 1.0}
         sampling = GenerationConfig(max_new_tokens=most, do_sample=True, **drawn, eos_token_id=None, pad_token_id=0)
-        return seconds_of(self.module, case, sampling, self.given, patience, timeout=5)
+        return seconds_of(self.module, case, sampling, self.given, patience, self.attention.append, timeout=5)
 
 
 def peers(bench: Bench) -> None:
@@ -63,15 +66,17 @@ def peers(bench: Bench) -> None:
     theirs = chosen.seconds(part, max(1.0, bench.left - 15))
     rate = part.output_tokens / theirs
     table.add(count, part.output_tokens, theirs, rate, None, f"generate_batch: {chosen.settings}")
+    attention = chosen.attention[-1]
     del module, chosen
     free_device_memory()
     model = wrapped(random_qwen3(bench), QWEN3)
     with begun(model, settings(bench)) as engine:
+        tell_how(table, engine)
         ours = min(engine.run(workload(part)).result().duration for _ in range(2))
     table.add(count, part.output_tokens, ours, part.output_tokens / ours, theirs / ours, "this engine")
     if count < len(case):
         table.say(f"both on the first {count} of the yardstick's {len(case)} requests: of all the peer takes too long")
-    bench.goal(f"of generate_batch's tokens a second, on {count} requests", GOAL, theirs / ours, "×")
+    bench.goal(f"of generate_batch's tokens a second ({attention}), on {count} requests", GOAL, theirs / ours, "×")
     del model, engine
     free_device_memory()
 
@@ -80,8 +85,9 @@ def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tup
     """The settings that ran the trial in the least time, and their tokens a second; each one's first run warms up."""
     best: tuple[float, GenerateBatch] | None = None
     last = ""
+    without: dict[str, Any] = {}
     for given in SETTINGS[:1] if bench.rehearsal else SETTINGS:
-        peer = GenerateBatch(module, small(given) if bench.rehearsal else given)
+        peer = GenerateBatch(module, (small(given) if bench.rehearsal else given) | without)
         if best is not None and bench.left < 0.6 * bench.limit:
             break
         try:
@@ -90,7 +96,7 @@ def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tup
         except Exception as error:  # such settings may not run on this card
             last = traceback.format_exc()
             say(f"generate_batch, {peer.settings}: {type(error).__name__}: {str(error)[:120]}")
-            module.set_attn_implementation("paged|sdpa")  # a flash attention may be there and not work
+            without = without_flash(module)  # which may be why
             continue
         finally:
             free_device_memory()

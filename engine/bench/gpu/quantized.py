@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
+from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, reckoned, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.bench.rounding import round_to_nearest
@@ -125,12 +125,14 @@ def large(bench: Bench) -> None:
         del module
         pool = pool_bytes(bench) or 2 << 30
         with begun(model, EngineConfig(max_running=max(batches), kv_memory=pool)) as engine:
+            tell_how(table, engine)
             for batch in batches:
                 found = measure(bench, engine, batch, prompt, new)
                 times = dense.setdefault(batch, found.seconds) / found.seconds
                 table.add(name, model.card.weight_bytes / 1e9, *found.cells, times)
                 if batch == 1 and name == "none":
                     what = "of the copy bandwidth over weights and KV: Llama-3.1-8B's shape, bf16, batch 1, context 1 k"
+                    what += reckoned(bench, model.card, found.bound)
                     bench.goal(what, DENSE, found.reached)
                 elif batch == 1:
                     bench.goal(f"of bf16's speed at batch 1: {name}", AWQ if name == "awq" else NF4, times, "×")

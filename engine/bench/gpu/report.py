@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ from engine.bench.gpu.stopwatch import Stopwatch
 MARK = "rehearsal: these figures mean nothing"
 
 
-class OutOfTime(Exception):
-    """A section has used up its seconds."""
+class OutOfTime(BaseException):
+    """A section has used up its seconds. No `except Exception` on its way may take it for a fault of what it tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +167,13 @@ class Bench:
 
 
 def write(path: Path, values: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps(values, indent=1, default=str) + "\n", encoding="utf-8")
-    new.replace(path)
+    """Whole or not at all; under $OUT as well, where that is set, since nobody may be left to copy it there."""
+    text = json.dumps(values, indent=1, default=str) + "\n"
+    for folder in {path.parent.resolve(), Path(os.environ.get("OUT") or path.parent).resolve()}:
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"{path.name}.new"
+        new.write_text(text, encoding="utf-8")
+        new.replace(folder / path.name)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -186,6 +189,11 @@ def note(path: Path, name: str, values: dict[str, Any]) -> None:
     found = read(path)
     found["sections"][name] = values
     write(path, found)
+
+
+def kept_rows(section: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of all tables of a section, as they lie in the file."""
+    return [row for table in section.get("tables", ()) for row in table["rows"]]
 
 
 def summary(found: dict[str, Any], rehearsal: bool = False) -> Iterator[str]:

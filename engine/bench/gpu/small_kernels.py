@@ -24,6 +24,7 @@ from engine.scheduler.request import Branch, Request
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDE = 32, 8, 128, 4096, 14_336  # Llama-3.1-8B's
 BLOCK = 16
 VOCABULARY = 151_936
+REPLAYED = "each of 1,000, replayed as one graph"
 LAUNCHES = 20  # of one graph, where the operands are so small that all fit the cache anyway
 
 SAMPLING = {
@@ -31,6 +32,7 @@ SAMPLING = {
     "temperature 0.6": SamplingParams(temperature=0.6),
     "top-k 50": SamplingParams(temperature=0.6, top_k=50),
     "top-p 0.9": SamplingParams(temperature=0.6, top_p=0.9),
+    "top-p 0.95, long tail": SamplingParams(temperature=1.0, top_p=0.95),
     "top-p, min-p, penalty": SamplingParams(temperature=0.6, top_p=0.9, min_p=0.02, repetition_penalty=1.1),
 }
 
@@ -48,7 +50,7 @@ def launches(bench: Bench) -> None:
     table.add("one, between two events", 1e6 * watch.seconds(lambda: many(1)))
     table.add("each of 1,000, launched by the host", 1e3 * watch.seconds(lambda: many(1000)))
     replay = watch.captured(lambda: many(1000))
-    table.add("each of 1,000, replayed as one graph", 1e3 * watch.seconds(replay))
+    table.add(REPLAYED, 1e3 * watch.seconds(replay))
     table.add("a graph of one, between two events", 1e6 * watch.seconds(watch.captured(lambda: many(1))))
 
 
@@ -144,11 +146,13 @@ def sampling(bench: Bench) -> None:
     for rows in (1,) if bench.rehearsal else (1, 64, 256):
         size = rows * vocabulary * watch.dtype.itemsize
         count = 1 if bench.rehearsal else sets_beyond_cache(watch, size, 8)
-        logits = [4 * torch.randn(rows, vocabulary, device=watch.device, dtype=watch.dtype) for _ in range(count)]
+        peaked = [4 * torch.randn(rows, vocabulary, device=watch.device, dtype=watch.dtype) for _ in range(count)]
+        flat = [_zipf(row_logits) for row_logits in peaked]
         places = torch.arange(rows, dtype=torch.int32, device=watch.device)
         bound = size / watch.bandwidth
         for name in list(SAMPLING)[:: 2 if bench.rehearsal else 1]:
             draw = _sampler(rows, vocabulary, SAMPLING[name], places)
+            logits = flat if "tail" in name else peaked
             seconds = one_after_another(watch, logits, draw)
             torchs = one_after_another(watch, logits, _torch_draw) if name == "temperature 0.6" else None
             _add_sampling(table, name, rows, seconds, bound, torchs)
@@ -156,6 +160,13 @@ def sampling(bench: Bench) -> None:
 
 def _add_sampling(table: Table, name: str, rows: int, seconds: float, bound: float, torchs: float | None) -> None:
     table.add(name, rows, 1e6 * seconds, 1e6 * bound, bound / seconds, None if torchs is None else 1e6 * torchs)
+
+
+def _zipf(logits: Tensor) -> Tensor:
+    """Of the same shape and in the same order, but each token half as likely as one of half its rank: then top-p keeps
+    thousands, as of a text that may go on in many ways."""
+    ranks = logits.argsort(-1, descending=True).argsort(-1)
+    return -(1.0 + ranks).log().to(logits.dtype)
 
 
 def _torch_draw(logits: Tensor) -> Tensor:

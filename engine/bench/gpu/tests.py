@@ -15,7 +15,8 @@ from typing import Any
 
 WORKERS = 12  # most of the time is the compiler's
 KEPT = 60  # last lines
-EACH = 90  # seconds of one test
+EACH = 150  # seconds of one test
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # of a process that has many beside it
 GRACE = 10.0  # seconds to tell what failed until they were stopped
 
 
@@ -31,10 +32,11 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
         command += ["--timeout", str(EACH)]
     workers = min(WORKERS, 3 * (os.cpu_count() or 1) // 4)
     if workers > 1 and importlib.util.find_spec("xdist") is not None:
-        command += ["-n", str(workers), "--dist", "worksteal"]
+        command += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
     print(f"tests: {' '.join(command[1:])} {folder}", flush=True)
     begun = time.monotonic()
     told: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    told["env"] = {**os.environ, **ONE_THREAD}
     child = subprocess.Popen([*command, str(folder)], cwd=folder.parents[1], start_new_session=True, **told)
     over = threading.Event()
 

@@ -23,16 +23,20 @@ from engine.bench.gpu.decode import (
     free_device_memory,
     pool_bytes,
     random_qwen3,
+    reckoned,
     replayed,
+    switched,
+    tell_how,
     weights_read,
     wrapped,
 )
-from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.report import Bench, Table, columns, kept_rows
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.engine import Engine
 from engine.core.run import Run
+from engine.kernels.dependent_launch import SWITCH, can_depend
 from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
 from engine.workloads.workload import Arrival, Workload
@@ -44,6 +48,7 @@ KERNELS = 16  # that are listed
 WINDOW = 0.5  # seconds in which they are watched
 PAUSE = 20e-6  # seconds: longer than from one kernel of a graph to the next
 RUNS = 3
+DEPENDENT = "Yardstick with dependent launches"
 
 
 def yardstick(requests: int = REQUESTS, low: int = 100, high: int = 1024, words: int = 10_000) -> Case:
@@ -89,26 +94,14 @@ def bound(case: Case, card: ModelCard, bandwidth: float, operations: float) -> f
 def throughput(bench: Bench) -> None:
     """The yardstick itself, some times over; where its decode steps' time goes on the host."""
     case, watch = case_of(bench), bench.watch
-    table = bench.table(
-        f"Yardstick: {len(case)} requests, {sum(map(len, case.prompts)):,} tokens in, {case.output_tokens:,} out",
-        columns(
-            "run 4d | seconds 8.2f | tok/s 9,.0f | bound s 8.2f | of bound 8.0% | steps 6d | decode ms 9.2f | "
-            "replayed 8.0% | wasted 7d | preempted 9d"
-        ),
-    )
     model = wrapped(random_qwen3(bench), QWEN3)
     least = bound(case, model.card, watch.bandwidth, watch.operations)
     with begun(model, settings(bench)) as engine:
-        if not bench.rehearsal:
-            engine.run(workload(case.first(32))).result()  # kernels for shapes that warming up did not meet
-        shares = []
-        for run in range(1 if bench.rehearsal else RUNS):
-            if run and not bench.fits(15, table, f"run {run + 1}"):
-                break
-            trace = engine.run(workload(case)).result()
-            shares.append(least / trace.duration)
-            add_run(table, run + 1, trace, case.output_tokens / trace.duration, least)
-        bench.goal("of the bound of weights and KV at copy bandwidth: the yardstick", GOAL, median(shares))
+        traces = runs(bench, engine, case, "Yardstick")
+        reached = median(least / trace.duration for trace in traces)
+        share = reckoned(bench, model.card, least, max(case.new_tokens))
+        bench.goal(f"of the bound of weights and KV at copy bandwidth: the yardstick{share}", GOAL, reached)
+        trace = traces[-1]
         bench.goal("of the decode steps' time the GPU is idle between them", IDLE, idle_between(trace), "%", below=True)
         host = bench.table(
             "Median ms of a step, by phase on the host, and on the device",
@@ -120,6 +113,48 @@ def throughput(bench: Bench) -> None:
             add_phases(host, "decode steps", trace.steps, rows)
     del model, engine
     free_device_memory()
+
+
+def dependent(bench: Bench) -> None:
+    """The yardstick once more, each kernel set up while the one before it runs: whether that is to be shipped."""
+    case = case_of(bench)
+    if not (bench.rehearsal or can_depend(bench.watch.device)):
+        bench.table(DEPENDENT, columns("40")).say("dependent launches need a GPU of compute capability 9.0 or newer")
+        return
+    with switched("1"):
+        model = wrapped(random_qwen3(bench), QWEN3)
+        with begun(model, settings(bench)) as engine:
+            traces = runs(bench, engine, case, DEPENDENT)
+    shipped = [row["seconds"] for row in kept_rows(bench.sections.get("yardstick", {})) if "seconds" in row]
+    if shipped:
+        times = median(shipped) / median(trace.duration for trace in traces)
+        bench.goal(f"of the shipped yardstick's speed: with dependent launches ({SWITCH}=1)", 1.0, times, "×")
+    idle = "of the decode steps' time the GPU is idle between them, with dependent launches"
+    bench.goal(idle, IDLE, idle_between(traces[-1]), "%", below=True)
+    del model, engine
+    free_device_memory()
+
+
+def runs(bench: Bench, engine: Engine, case: Case, title: str) -> list[Trace]:
+    """The yardstick some times over, as rows of a table."""
+    least = bound(case, engine.card, bench.watch.bandwidth, bench.watch.operations)
+    table = bench.table(
+        f"{title}: {len(case)} requests, {sum(map(len, case.prompts)):,} tokens in, {case.output_tokens:,} out",
+        columns(
+            "run 4d | seconds 8.2f | tok/s 9,.0f | bound s 8.2f | of bound 8.0% | steps 6d | decode ms 9.2f | "
+            "replayed 8.0% | wasted 7d | preempted 9d"
+        ),
+    )
+    tell_how(table, engine)
+    if not bench.rehearsal:
+        engine.run(workload(case.first(32))).result()  # kernels for shapes that warming up did not meet
+    traces: list[Trace] = []
+    for run in range(1 if bench.rehearsal else RUNS):
+        if run and not bench.fits(15, table, f"run {run + 1}"):
+            break
+        traces.append(trace := engine.run(workload(case)).result())
+        add_run(table, run + 1, trace, case.output_tokens / trace.duration, least)
+    return traces
 
 
 def kernels(bench: Bench) -> None:

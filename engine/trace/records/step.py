@@ -105,10 +105,11 @@ class Step:
     spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
     `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
-    its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
-    clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
-    whose path it continues), `beam_branch` (that at which it goes on, -1 where it does not), `beam_token` with its text
-    in `beam_text`, `beam_score` (sum of its path's log-probabilities) and `beam_fate` (`Fate`).
+    its tokens, those of the step and padding that belongs to no row. `device`: seconds by the GPU's own clock in which
+    it computed the step, 0 without one. Beam searches' candidates, the best of each first: `beam_request`,
+    `beam_parent` (the branch whose path it continues), `beam_branch` (that at which it goes on, -1 where it does not),
+    `beam_token` with its text in `beam_text`, `beam_score` (sum of its path's log-probabilities) and `beam_fate`
+    (`Fate`).
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).

@@ -5,18 +5,25 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from engine.bench.gpu import decode
 from engine.bench.gpu import run as gpu
+from engine.bench.gpu.attention import Case as AttentionCase
+from engine.bench.gpu.attention import Pool
 from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
-from engine.bench.gpu.report import MARK, Bench, read, summary
+from engine.bench.gpu.report import MARK, Bench, OutOfTime, columns, read, summary, write
+from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.tests import GRACE, run_tests
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
@@ -109,6 +116,14 @@ def test_the_bound_counts_each_prompt_token_once_and_each_step_of_those_that_sti
     assert bound(case, model, 1e3, 1e4) == pytest.approx(2 * 50 * 4 / 1e4 + (2 * 1000 + 10 * 11) / 1e3)
 
 
+def test_what_there_is_to_reach_counts_the_launches_of_each_step():
+    own, model = bench(), replace(CARD, layers=4)
+    assert decode.reckoned(own, model, 1.0) == ""
+    rows = [{"note": "words"}, {"": REPLAYED, "µs": 2e4}]
+    own.found["sections"] = {"launches": {"tables": [{"rows": rows}]}}
+    assert "reckoned by launches and bytes: 67%" in decode.reckoned(own, model, 4.0, steps=2)
+
+
 def test_overlapping_intervals_count_once_towards_what_is_idle():
     assert idle_share([(0.0, 1.0), (0.5, 2.0), (0.6, 0.7), (3.0, 4.0)]) == pytest.approx(0.25)
     assert idle_share([(1.0, 2.0), (0.0, 1.0)]) == 0.0
@@ -160,7 +175,9 @@ def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(mo
 
     def slow(bench: Bench) -> None:
         bench.table("one row", (("µs", "8.2f"),)).add(1.0)
-        time.sleep(60)
+        for _ in range(2):
+            with suppress(Exception):  # as what is tried may fail
+                time.sleep(60)
 
     monkeypatch.setattr(gpu, "find", lambda place: slow)
     begun = time.monotonic()
@@ -179,10 +196,13 @@ gpu.torch.cuda.is_available = lambda: True
 gpu.SECTIONS = {name: (5.0, name) for name in ("good", "dies", "last")}
 def dies(bench):
     bench.table("one row", (("µs", "8.2f"),)).add(1.0)
+    assert gpu.read(gpu.Path(os.environ["OUT"]) / "found.json")["sections"]["dies"]["tables"], "it is there at once"
     os._exit(7)
 gpu.find = lambda place: {"dies": dies}.get(place, lambda bench: bench.goal(place, 1, 2, "x"))
-gpu.measure = lambda names, path, end: gpu.walk(gpu.Bench(stopwatch.CpuStopwatch(), path=path, found=gpu.read(path)),
-                                                names, end)
+def measure(names, path, end):
+    print("until", end)
+    return gpu.walk(gpu.Bench(stopwatch.CpuStopwatch(), path=path, found=gpu.read(path)), names, end)
+gpu.measure = measure
 gpu.main()
 os._exit(9)  # as a driver may end it after all was done
 """
@@ -190,9 +210,9 @@ os._exit(9)  # as a driver may end it after all was done
 
 def test_a_process_that_dies_loses_its_section_alone_and_results_are_copied_to_out(monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("OUT", str(tmp_path / "copies"))
-    path = tmp_path / "found.json"
+    path, deadline = tmp_path / "found.json", time.monotonic() + 100
     command = (sys.executable, "-c", SECTIONS)
-    assert gpu.conduct(["good", "dies", "last"], False, path, time.monotonic() + 100, command) == 1
+    assert gpu.conduct(["good", "dies", "last"], False, path, deadline, command) == 1
     found = read(path)["sections"]
     assert {name: values["state"] for name, values in found.items()} == {
         "good": "done", "dies": "failed", "last": "done",
@@ -202,6 +222,49 @@ def test_a_process_that_dies_loses_its_section_alone_and_results_are_copied_to_o
     assert (tmp_path / "copies" / "found.json").read_text() == path.read_text()
     said = capfd.readouterr().out
     assert said.index("reached") < said.index("FAILED   dies")
+    assert said.count(f"until {deadline}") == 2, "no process has more time for its imports than another"
+
+
+@pytest.mark.parametrize("out", ["", ".", "elsewhere"])
+def test_results_may_be_asked_for_where_they_are_copied_to(out, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUT", out)
+    write(tmp_path / "found.json", {"sections": {}})
+    folders = {tmp_path, tmp_path / (out or ".")}
+    assert {path.parent for path in tmp_path.rglob("*")} - {tmp_path.parent} == folders
+    assert all(read(folder / "found.json") == {"sections": {}} for folder in folders)
+
+
+def test_tests_have_all_the_time_there_is_where_nothing_else_is_asked_for(monkeypatch, tmp_path):
+    limits = []
+    monkeypatch.setattr(gpu, "compiling_beside", lambda limit: nullcontext())
+    monkeypatch.setattr(gpu, "run_tests", lambda folder, limit: limits.append(limit) or {"state": "done"})
+    monkeypatch.setattr(gpu, "LEAST", 1e9)
+    for sections in ([], ["yardstick"]):
+        gpu.conduct(sections, True, tmp_path / f"{len(sections)}.json", time.monotonic() + 900)
+    assert limits == [pytest.approx(900, abs=5), gpu.TESTS_SECONDS]
+
+
+def test_a_load_that_is_interrupted_ends(monkeypatch):
+    loads = []
+
+    def engine(model: object, config: object, cancelled: threading.Event, threads: int) -> None:
+        loads.append(threading.Thread(target=cancelled.wait, args=(60,), name="engine"))
+        loads[0].start()
+        raise OutOfTime
+
+    monkeypatch.setattr(decode, "Engine", engine)
+    with pytest.raises(OutOfTime):
+        decode.begun(SimpleNamespace(device=torch.device("cpu")), EngineConfig())
+    assert not loads[0].is_alive()
+
+
+def test_what_has_no_room_in_the_memory_is_told(capsys):
+    own = bench()
+    pool, table = Pool(own.watch, 1, 32, 64), own.table("", columns("60"))
+    assert pool.holds(AttentionCase(2, 20, 4), table)
+    assert not pool.holds(AttentionCase(3, 40, 4), table)
+    assert capsys.readouterr().out.count("does not fit the memory") == 1
 
 
 def test_after_a_profile_the_process_measures_nothing_more(monkeypatch):

@@ -53,7 +53,7 @@ class OnGpu(Runner):
     noted: list[str]
 
     def _prepare(self, plan: StepPlan) -> Inputs:
-        self.noted = ["prepared"]
+        self.noted.append("prepared")
 
         def compute(_: Timer | None) -> Computed:
             self.noted.append("launched")
@@ -67,10 +67,24 @@ def test_a_gpu_has_its_step_before_the_host_tells_of_the_one_before(
 ) -> None:
     monkeypatch.setattr(LaunchedStep, "mark", lambda self: None)  # an event of CUDA's
     runner = OnGpu(demo.model, EngineConfig())
+    runner.noted = []
     for on_gpu, order in ((True, ["prepared", "launched", "told"]), (False, ["prepared", "told", "launched"])):
         runner._meanwhile = lambda: runner.noted.append("told")
         runner._launch(LaunchedStep(StepPlan(()), 0.0), on_gpu)
         assert runner.noted == order
+        runner.noted.clear()
+
+
+@pytest.mark.parametrize("copies", [(), ((1, 2),)], ids=["no copies", "copies"])
+def test_a_step_takes_a_gpu_what_it_computes_and_moves_and_not_what_the_host_lays_out(
+    copies: tuple[tuple[int, int], ...], demo: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = OnGpu(demo.model, EngineConfig())
+    runner.noted = []
+    monkeypatch.setattr(LaunchedStep, "mark", lambda self: runner.noted.append("marked"))
+    runner._launch(LaunchedStep(StepPlan((), copies=copies), 0.0), True)
+    begins = ["marked", "prepared"] if copies else ["prepared", "marked"]
+    assert runner.noted == [*begins, "launched", "marked"]
 
 
 def test_what_goes_wrong_beside_a_step_is_no_fault_of_the_step() -> None:

@@ -1,0 +1,43 @@
+"""When all objects of the process are looked at for garbage."""
+
+import gc
+import threading
+import time
+
+from engine import Engine, SamplingParams
+from engine.core import garbage
+
+
+def test_all_is_looked_at_only_while_nobody_has_steps_to_do() -> None:
+    usual = gc.get_threshold()
+    begun, over = threading.Event(), threading.Event()
+
+    def step() -> None:
+        garbage.put_off()
+        begun.set()
+        over.wait(20)
+        garbage.resume()
+
+    other = threading.Thread(target=step)
+    garbage.put_off()
+    assert gc.get_threshold() == (*usual[:2], garbage.SELDOM)
+    other.start()
+    begun.wait(20)
+    garbage.resume()
+    assert gc.get_threshold()[2] == garbage.SELDOM, "the other one has"
+    over.set()
+    other.join()
+    assert gc.get_threshold() == usual
+    garbage.resume()
+    assert gc.get_threshold() == usual
+
+
+def test_an_engine_puts_it_off_until_its_requests_are_over(demo: Engine) -> None:
+    usual, seen = gc.get_threshold()[2], []
+    for _ in demo.submit("Once upon a time", SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)):
+        seen.append(gc.get_threshold()[2])
+    assert garbage.SELDOM in seen
+    deadline = time.monotonic() + 20
+    while gc.get_threshold()[2] != usual and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert gc.get_threshold()[2] == usual != garbage.SELDOM
