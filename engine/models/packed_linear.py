@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.large_pages import LargePages
+from engine.models.plain_weights import is_plain
 
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # of a module's layers, in the order of calls
 # The number of rows that oneDNN's layout is chosen for. Every hint from 16 up gave the same one, good for all counts.
@@ -194,10 +195,10 @@ def _alike(linears: Sequence[nn.Linear]) -> bool:
 
 
 def _is_plain(linear: nn.Linear, tied: set[int]) -> bool:
-    """A quantizer may leave the layer as it is and put a tensor of its own kind in the place of its weight. What is
-    `tied` to an embedding lies in memory twice once it is packed, for which oneDNN gains too little in bfloat16."""
+    """What is `tied` to an embedding lies in memory twice once it is packed, for which oneDNN gains too little in
+    bfloat16."""
     weight = linear.weight
-    if type(linear) is not nn.Linear or type(weight) is not nn.Parameter or weight.device.type != "cpu":
+    if type(linear) is not nn.Linear or not is_plain(weight) or weight.device.type != "cpu":
         return False
     if native.multiplies(weight):
         return True

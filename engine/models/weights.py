@@ -30,6 +30,7 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.memory.allocator import ran_out
 from engine.models.card import no_room
 from engine.models.config import first_line
+from engine.models.plain_weights import is_plain
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
 from engine.parallel.shards import read_shards
@@ -186,7 +187,7 @@ def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: d
 def _refuse_no_numbers(folder: Path, module: PreTrainedModel) -> None:
     """Raises InvalidInput where a weight is NaN or infinite: whatever it says would be noise."""
     for name, weight in module.named_parameters():
-        plain = type(weight) is torch.nn.Parameter and weight.dtype.is_floating_point and weight.dtype.itemsize > 1
+        plain = is_plain(weight) and weight.dtype.is_floating_point and weight.dtype.itemsize > 1
         if plain and weight.numel() and not all(edge.isfinite() for edge in torch.aminmax(weight.detach())):
             raise InvalidInput(f"{folder}: the weight {name} holds NaN or infinity; fetch the model again")
 

@@ -16,6 +16,7 @@ from engine.models.fusion.bits_products import BitsProduct, is_of_bits
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
+from engine.models.plain_weights import is_plain
 from engine.models.quantization.awq_linear import AwqLinear
 
 KERNEL = "product"
@@ -58,8 +59,7 @@ def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
 
 
 def _is_plain(linear: Any, setting: Setting) -> bool:
-    """A quantizer may leave the layer as it is and put a tensor of its own kind in the place of its weight."""
-    plain = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter and "forward" not in vars(linear)
+    plain = type(linear) is nn.Linear and is_plain(linear.weight) and "forward" not in vars(linear)
     return plain and linear.weight.dtype is setting.dtype and linear.weight.device.type == setting.device.type
 
 

@@ -19,6 +19,7 @@ from engine.runner import make_runner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
+from tests.engine.fusing_case import JOINED, all_kernels
 from tests.engine.requests import make_request
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
 
@@ -64,6 +65,7 @@ def test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not(name: str, m
     model = model_on("cuda", name)
     assert model.fusion is not None
     assert not model.fusion.undone
+    assert all_kernels(model.fusion)["product"] == JOINED.get(name, 0)
     said, graphs, off = played(model, CONFIG)
     assert said == expected, model.fusion.text
     assert ("waits for the GPU" in off) == (name in EXPERTS), off

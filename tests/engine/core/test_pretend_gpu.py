@@ -20,8 +20,8 @@ HERE = Path(__file__).parent
 @pytest.mark.timeout(450)
 def test_an_engine_on_a_pretend_gpu_says_what_it_says_on_the_cpu() -> None:
     """Whose work is done as late as it may be; beside what such a GPU does not forgive."""
-    checks = [HERE / f"pretended_{what}_checks.py" for what in ("engine", "architecture")]
-    check_on_pretend_gpu([ROOT / "tests/pretend_gpu/pretended_gpu_checks.py", *checks])
+    engine, architecture = (HERE / f"pretended_{what}_checks.py" for what in ("engine", "architecture"))
+    check_on_pretend_gpu([engine, architecture, ROOT / "tests/pretend_gpu/pretended_gpu_checks.py"])
 
 
 @pytest.mark.timeout(450)
