@@ -217,7 +217,7 @@ def norm(x: Tensor, rounding: Rounding) -> Launch:
 
 
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
-    """A product of an 8B model's size, its sum of parts too where there is one."""
+    """A product of an 8B model's size, and what adds up its parts where that is a kernel of its own."""
     return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group), processors=132)
 
 
