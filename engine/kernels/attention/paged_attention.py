@@ -286,7 +286,7 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 256; scale is
+    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
     positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
     hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
     position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
