@@ -46,6 +46,7 @@ SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block ma
 WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
 DEPENDENT = 90  # the architecture for which dependent launches are compiled too
 REGISTERS = 65536  # of a multiprocessor
+COLUMNS = 512  # of a multiprocessor's tensor memory
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8 i8".split()))
 
@@ -54,19 +55,21 @@ TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8 i8".split()))
 class Usage:
     """What a kernel takes: registers a thread, bytes of shared memory a block, bytes of stack a thread: spills.
     `looped`: instructions within loops that reach for the stack. Others do so once a program, as for addresses that are
-    wanted at its end: ptxas chooses that where another program then fits."""
+    wanted at its end: ptxas chooses that where another program then fits. `columns` of tensor memory (sm_100)."""
 
     registers: int
     shared: int
     stack: int
     warps: int
     looped: int = 0
+    columns: int = 0
 
     def resident(self, sm: int) -> int:
         """Blocks that a multiprocessor holds at once; 1 KB of shared memory a block is its own."""
         by_registers = REGISTERS // (-(-self.registers // 8) * 8 * 32 * self.warps)
         by_memory = (SHARED_MEMORY[sm] + 1024) // (self.shared + 1024)
-        return min(by_registers, by_memory, WARPS[sm] // max(2, self.warps))
+        by_columns = COLUMNS // max(1, self.columns)
+        return min(by_registers, by_memory, by_columns, WARPS[sm] // max(2, self.warps))
 
     def fits(self, sm: int) -> bool:
         return self.looped == 0 and self.shared <= SHARED_MEMORY[sm]
@@ -129,7 +132,8 @@ def usage(compiled: Any) -> Usage:
         found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told("-res-usage"))}
         stack = found["STACK"] + found["LOCAL"]
         looped = spills_in_loops(told("-sass")) if stack else 0
-    return Usage(found["REG"], compiled.metadata.shared, stack, compiled.metadata.num_warps, looped)
+    columns = sum(map(int, re.findall(r"tcgen05\.alloc\S+ \[[^]]*\], (\d+);", compiled.asm["ptx"])))
+    return Usage(found["REG"], compiled.metadata.shared, stack, compiled.metadata.num_warps, looped, columns)
 
 
 def spills_in_loops(sass: str) -> int:
@@ -217,7 +221,7 @@ def norm(x: Tensor, rounding: Rounding) -> Launch:
 
 
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
-    """A product of an 8B model's size, its sum of parts too where there is one."""
+    """A product of an 8B model's size, and what adds up its parts where that is a kernel of its own."""
     return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group), processors=132)
 
 
@@ -275,7 +279,8 @@ def shipped(sm: int) -> dict[str, Launch]:
     float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here."""
     bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
     found: list[tuple[str, Launch]] = []
-    for dtype, head_dim in [(bf16, 64), (bf16, 128), (bf16, 256), (fp16, 128), (fp32, 64), (fp32, 128), (fp32, 256)]:
+    singles = [(fp32, head_dim) for head_dim in (64, 128, 256, 512)]
+    for dtype, head_dim in [(bf16, 64), (bf16, 128), (bf16, 256), (bf16, 512), (fp16, 128), *singles]:
         sizes = f"{head_dim} {TYPES[dtype]}"
         kinds = [(Rows.SHORT, 1), (Rows.SHORT, SHORT), (Rows.LONG, 512)]
         for kind, queries in kinds[-1:] if dtype is fp16 else kinds:
@@ -287,7 +292,7 @@ def shipped(sm: int) -> dict[str, Launch]:
         k, cache = empty(64, 8, head_dim, dtype=dtype), empty(1000, 16, 8, head_dim, dtype=dtype)
         storing = launched(store_kv, k, k, cache, cache, empty(64, dtype=torch.int64))
         found.append((f"store_kv {sizes}", storing[0]))
-    codes_of = [(bf16, 64), (bf16, 128), (bf16, 256), (fp16, 128), (fp32, 64), (fp32, 128), (fp32, 256)]
+    codes_of = [(bf16, 64), (bf16, 128), (bf16, 256), (bf16, 512), (fp16, 128), *singles]
     for (dtype, head_dim), (kind, queries) in product(codes_of, ((Rows.SHORT, 1), (Rows.LONG, 512))):
         for name, codes in CODES.items():
             if (name == "int8" or head_dim == 128) and (kind is Rows.SHORT or dtype is not fp32):

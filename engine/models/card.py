@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.architectures import INSTEAD
 from engine.checkpoints.info import unstretched
 from engine.config.specs import InvalidInput
+from engine.kernels.attention.tilings import WIDEST
 from engine.memory.allocator import ran_out
 from engine.memory.rules import kv_token_bytes
 from engine.models import attention
@@ -68,6 +69,7 @@ def serve_with_paged_attention(
         layer, k, v = seen[i]
         setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
     own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
+    _refuse_wide_heads(kind, device, max(head_dim for _, head_dim in own))
     return own, tuple(windows[i] for i in layers)
 
 
@@ -75,6 +77,14 @@ def no_room(what: str, device: torch.device, error: BaseException) -> InvalidInp
     """What a load is refused with whose memory does not suffice."""
     where = "memory" if device.type == "cpu" else "the GPU's memory"
     return InvalidInput(f"{what} does not fit in {where}: {first_line(error)}")
+
+
+def _refuse_wide_heads(kind: str, device: torch.device, widest: int) -> None:
+    if device.type == "cuda" and widest > WIDEST:
+        raise InvalidInput(
+            f"model type {kind!r}: its attention heads are {widest} wide, and our GPU kernels serve up to {WIDEST}: "
+            f"run it on the CPU"
+        )
 
 
 def _place(x: Tensor) -> tuple[Any, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.attention.splits import Partials, plan_splits
+from engine.kernels.attention.splits import ITEM, Partials, merge_shape, plan_splits
 from engine.kernels.attention.tilings import Rows, Tiling
+from engine.kernels.jit import next_power_of_two
 
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
 LEAST_KEYS = 256  # that are worth a program of their own
@@ -31,11 +32,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work items of a part's rows: the most there can be, where each row's begin, and room for what is merged."""
+    """The work items of a part's rows, room for what is merged, and how all layers' launches are cut."""
 
-    items: int
-    starts: Tensor  # int32 [2, rows + 1], `plan_splits_kernel`'s
+    items: Tensor  # int32 [as many as there can be, ITEM], `plan_splits_kernel`'s
     partials: Partials | None
+    tiles: Tiling
+    shape: tuple[int, ...]  # the attention kernel's constants
 
 
 @dataclass(slots=True)
@@ -80,8 +82,8 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
     """How a part's rows are cut into work items, with bounds that hold whatever their lengths are; the device counts
     them."""
     (_, heads, head_dim), (_, block_size, kv_heads, _) = q.shape, k_cache.shape
-    rows, short = len(part.context_lengths), part.kind is Rows.SHORT
-    block_tokens = tiles.block_m // (heads // kv_heads)
+    rows, short, group = len(part.context_lengths), part.kind is Rows.SHORT, heads // kv_heads
+    block_tokens, block_dim = tiles.block_m // group, max(32, next_power_of_two(head_dim))
     query_tiles = min(part.tokens, part.tokens // block_tokens + rows)
     if short:
         query_tiles = min(query_tiles, rows * -(-SHORT // block_tokens))
@@ -101,8 +103,9 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
         # Splits add less than `target` items, and each of the tiles that are split at least one.
         states = (2 * (target - 1), kv_heads, tiles.block_m)
         partials = Partials(room(*states, head_dim), room(*states), room(*states), room(*states[:2], dtype=torch.int32))
-    starts = room(2, rows + 1, dtype=torch.int32)
+    items = room(query_tiles + (target - 1 if splits else 0), ITEM, dtype=torch.int32)
     sizes = max(1, target), least if splits else NEVER, block_tokens, tiles.block_keys
     arrived = None if partials is None else partials.arrived
-    plan_splits(starts, part.query_starts, part.context_lengths, arrived, sliding_window, *sizes)
-    return Plan(query_tiles + (target - 1 if splits else 0), starts, partials)
+    plan_splits(items, part.query_starts, part.context_lengths, part.table_rows, arrived, sliding_window, *sizes)
+    shape = block_size, head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim
+    return Plan(items, partials, tiles, (*shape, *merge_shape(tiles, part.kind, group, block_dim)))

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from engine.kernels.attention.options import Options
-from engine.kernels.attention.packed_rows import PackedRows, plan
-from engine.kernels.attention.splits import arrives_last, find_item, merge_parts, merge_shape
+from engine.kernels.attention.packed_rows import PackedRows, Part, plan
+from engine.kernels.attention.splits import arrives_last, merge_parts, read_item
 from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
 from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, tl
 from engine.kernels.kv_codes import apart, decoded, scale_value
+
+NOT_SPLIT = None, None, None, None  # instead of `Partials`
 
 
 @jit
@@ -125,7 +127,7 @@ def attend(  # type: ignore[no-untyped-def]
 
 
 # Step metadata may be slices of one buffer: specializing on their alignment or on a batch's size would recompile.
-_VARYING = "block_tables table_rows query_starts context_lengths plan rows table_stride sliding_window"
+_VARYING = "block_tables items table_stride sliding_window"
 
 
 @jit(do_not_specialize=_VARYING.split())
@@ -141,12 +143,8 @@ def paged_attention_kernel(
     k_scales: tl.tensor,  # of a cache of codes, else None
     v_scales: tl.tensor,
     block_tables: tl.tensor,
-    table_rows: tl.tensor,
-    query_starts: tl.tensor,
-    context_lengths: tl.tensor,
-    plan: tl.tensor,
+    items: tl.tensor,  # `plan_splits_kernel`'s
     sinks: tl.tensor,
-    rows: tl.tensor,
     table_stride: tl.tensor,
     out_token_stride: tl.tensor,
     out_head_stride: tl.tensor,
@@ -176,14 +174,10 @@ def paged_attention_kernel(
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
     item = tl.program_id(0) // KV_HEADS
     kv_head = tl.program_id(0) % KV_HEADS  # programs side by side read the heads of one slot, which lie side by side
-    if item >= tl.load(plan + rows):
+    splits, split, tile, row_start, queries, context, table, first_part = read_item(items, item)
+    if splits == 0:
         return  # the grid is an upper bound, known without reading the device
-    row, index, row_start, queries, tile, split, splits = find_item(plan, query_starts, rows, item, BLOCK_TOKENS)
 
-    context = tl.load(context_lengths + row)
-    table = row
-    if table_rows is not None:
-        table = tl.load(table_rows + row)
     m = tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_DIM)
     tokens = tile * BLOCK_TOKENS + m // GROUP
@@ -253,13 +247,12 @@ def paged_attention_kernel(
         )
 
     if peaks is not None and splits > 1:
-        part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64)
+        part = (first_part + split).to(tl.int64)
         at = (part * KV_HEADS + kv_head) * BLOCK_M + m
         tl.store(peaks + at, peak, mask=filled)
         tl.store(totals + at, total, mask=filled)
         tl.store(weighted_parts + at[:, None] * HEAD_DIM + dims[None, :], weighted, mask=mask)
-        first_part = part - split
-        if arrives_last(arrived + first_part * KV_HEADS + kv_head, splits):
+        if arrives_last(arrived + first_part.to(tl.int64) * KV_HEADS + kv_head, splits):
             first_token = (row_start + tile * BLOCK_TOKENS).to(tl.int64)
             place = out + first_token * out_token_stride + (kv_head * GROUP).to(tl.int64) * out_head_stride
             merge_parts(
@@ -293,7 +286,7 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 256; scale is
+    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
     positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
     hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
     position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
@@ -305,31 +298,27 @@ def paged_attention(
     q = q if q.stride(-1) == 1 else q.contiguous()
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
-    tokens, heads, head_dim = q.shape
     (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
-    kv_heads = k_cache.shape[2]
     window = options.window
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
-    for part in rows.parts(tokens) if tokens else ():
-        tiles = tiling or usual_tiling(
-            sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries, k_scales is not None
-        )
-        key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
-        if key not in rows.plans:
-            rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
-        planned = rows.plans[key]
-        partials = planned.partials
-        states = (None,) * 4 if partials is None else partials
-        cached = k_cache, v_cache, k_scales, v_scales
-        tensors = q, *cached, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
-        sizes = len(part.context_lengths), part.block_tables.stride(0)
-        strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
+    cached, strides = (k_cache, v_cache, k_scales, v_scales), (*k_cache.stride()[:3], *v_cache.stride()[:3])
+    for part in rows.parts(len(q)) if len(q) else ():
+        key = part.kind, window, q.shape, k_cache.shape, tiling, sm, processors, captured
+        planned = rows.plans.get(key)
+        if planned is None:
+            tiles = tiling or _usual_tiling(part, q, k_cache, sm)
+            planned = rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
+        tensors = q, *cached, part.block_tables, planned.items, options.sinks
         how = options.scale, window, options.softcap
-        group, block_dim = heads // kv_heads, max(32, next_power_of_two(head_dim))
-        merged = merge_shape(tiles, part.kind, group, block_dim)
-        shape = k_cache.shape[1], head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, *merged
-        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape
-        warps, stages = tiles.num_warps, tiles.num_stages
-        launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
+        sizes = part.block_tables.stride(0), *out.stride()[:2], *q.stride()[:2], *strides
+        values = out, *(planned.partials or NOT_SPLIT), *tensors, *sizes, *how, *planned.shape
+        grid, tiles = (planned.items.shape[0] * k_cache.shape[2],), planned.tiles
+        launch(paged_attention_kernel, grid, values, num_warps=tiles.num_warps, num_stages=tiles.num_stages)
     return out
+
+
+def _usual_tiling(part: Part, q: Tensor, k_cache: Tensor, sm: int) -> Tiling:
+    _, heads, head_dim = q.shape
+    coded = k_cache.dtype != q.dtype
+    return usual_tiling(sm, part.kind, head_dim, q.dtype, heads // k_cache.shape[2], part.queries, coded)

@@ -1,45 +1,25 @@
 """Long contexts are split over several programs: how many is decided on the GPU, so that a CUDA graph stays valid.
 
 A work item is a query tile of a row and one part of the keys that the tile sees (split-KV, or FlashDecoding: Dao,
-Haziza, Massa and Sizov 2023). `plan_splits_kernel` numbers the items once a step; whichever of a tile's programs is
-done last adds the parts up, in a fixed order, so the same step gives the same bits.
+Haziza, Massa and Sizov 2023). `plan_splits_kernel` writes the items down once a step, each in a record of its own;
+whichever of a tile's programs is done last adds the parts up, in a fixed order, so the same step gives the same bits.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from engine.kernels.attention.tilings import Rows, Tiling
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
-BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
+BLOCK_ROWS = constant(256)  # rows, or items, that the plan reads or writes at a time
+ITEM = constant(8)  # numbers of a work item
+CLASSES = constant(3)  # of lengths, by which items are put in order
 LEAST_MERGED = 4  # parts that a merge reads at a time, at least
-
-
-@jit
-def find_item(starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A numbered item's row, its index within the row, the row's first token and query length, the item's query tile,
-    its split, and of how many.
-
-    Row r owns the items [starts[r], starts[r + 1]), the last query tile's first: it sees the most keys. Reading all
-    starts at once waits for memory once, where a binary search waits for a chain of loads.
-    """
-    row = -1
-    for first in range(0, rows, BLOCK_ROWS):
-        at = first + tl.arange(0, BLOCK_ROWS)
-        begun = tl.load(starts + at, mask=at < rows, other=2147483647) <= item
-        row += tl.sum(begun.to(tl.int32), axis=0)
-    start = tl.load(starts + row)
-    items = tl.load(starts + row + 1) - start
-    row_start = tl.load(query_starts + row)
-    queries = tl.load(query_starts + row + 1) - row_start
-    tiles = (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS
-    splits = items // tiles
-    index = item - start
-    return row, index, row_start, queries, tiles - 1 - index // splits, index % splits, splits
 
 
 @jit
@@ -57,15 +37,33 @@ def row_tiles(  # type: ignore[no-untyped-def]
     return (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS, (visible + BLOCK_KEYS - 1) // BLOCK_KEYS
 
 
-_VARYING = "query_starts context_lengths rows counts sliding_window target least"
+@jit
+def row_of_item(begins, ordered, item):  # type: ignore[no-untyped-def]
+    """The place in order of the rows that own items: of `ordered` rows, the last that begins at or before each one."""
+    place = item * 0
+    step = tl.max(place, axis=0) + 1  # one on the device, as what it becomes
+    while step < ordered:
+        step *= 2
+    while step > 0:
+        tried = place + step
+        begun = tl.load(begins + tried, mask=tried < ordered, other=2147483647) <= item
+        place = tl.where(begun, tried, place)
+        step //= 2
+    return place
+
+
+_VARYING = "query_starts context_lengths table_rows rows room counts sliding_window target least"
 
 
 @jit(do_not_specialize=_VARYING.split())
 def plan_splits_kernel(
-    plan: tl.tensor,  # int32 [2, rows + 1]: where each row's items begin, and where its parts
+    items: tl.tensor,  # int32 [room, ITEM]: records
+    order: tl.tensor,  # int32 [3, rows]: rows in the order of their items, where each one's begin, and its parts
     query_starts: tl.tensor,
     context_lengths: tl.tensor,
+    table_rows: tl.tensor,  # or None
     rows: tl.tensor,
+    room: tl.tensor,  # no fewer than there are items
     arrived: tl.tensor,  # int32 [counts], set to zero; None where no context is split
     counts: tl.tensor,
     sliding_window: tl.tensor,  # or None
@@ -74,33 +72,80 @@ def plan_splits_kernel(
     BLOCK_TOKENS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
 ) -> None:
-    """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
+    """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess.
+
+    Rows whose items are long come first, by thirds of the longest: what begins last ends soon. Of a row the last query
+    tile comes first, as it sees the most keys.
+    """
     await_inputs()
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
+    most = tl.full([BLOCK_ROWS], 1, tl.int32)
     for first in range(0, rows, BLOCK_ROWS):
         tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         sums += tiles.to(tl.int64) * keys
+        most = tl.maximum(most, keys)
     chunk = tl.maximum((tl.sum(sums, axis=0) + target - 1) // target, least).to(tl.int32)  # key tiles of an item
+    longest = tl.minimum(chunk, tl.max(most, axis=0))
 
-    starts, part_starts = plan, plan + rows + 1
-    tl.store(starts, 0)
-    tl.store(part_starts, 0)
-    item = tl.sum(tl.zeros([BLOCK_ROWS], tl.int32), axis=0)  # a zero on the device, as what is added to it
-    part = item
-    for first in range(0, rows, BLOCK_ROWS):
-        at = first + lanes
-        tiles, keys = row_tiles(told, at, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
+    begins, part_begins = order + rows, order + 2 * rows
+    taken = tl.sum(tl.zeros([BLOCK_ROWS], tl.int64), axis=0)  # a zero on the device, as what is added to it
+    for shorter in tl.static_range(CLASSES):
+        for first in range(0, rows, BLOCK_ROWS):
+            at = first + lanes
+            tiles, keys = row_tiles(told, at, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
+            splits = tl.maximum((keys + chunk - 1) // chunk, 1)
+            length = tl.minimum(keys // splits * CLASSES // longest, CLASSES - 1)
+            mine = (tiles > 0) & (length == CLASSES - 1 - shorter)
+            own = tl.where(mine, tiles * splits, 0).to(tl.int64)
+            # Counts of rows, of items and of parts, 21 bits each, are added up at once.
+            owned = mine.to(tl.int64) | own << 21 | tl.where(splits > 1, own, 0) << 42
+            before = taken + tl.cumsum(owned, axis=0) - owned
+            place = before & 0x1FFFFF
+            tl.store(order + place, at, mask=mine)
+            tl.store(begins + place, (before >> 21) & 0x1FFFFF, mask=mine)
+            tl.store(part_begins + place, before >> 42, mask=mine)
+            taken += tl.sum(owned, axis=0)
+    ordered, total = taken & 0x1FFFFF, (taken >> 21) & 0x1FFFFF
+    tl.debug_barrier()  # what was stored is read by other threads
+
+    for first in range(0, room, BLOCK_ROWS):
+        item = first + lanes
+        there = item < total
+        place = row_of_item(begins, ordered, item)
+        row = tl.load(order + place, mask=there, other=0)
+        index = item - tl.load(begins + place, mask=there, other=0)
+        row_start = tl.load(query_starts + row, mask=there, other=0)
+        queries = tl.load(query_starts + row + 1, mask=there, other=0) - row_start
+        tiles, keys = row_tiles(told, row, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         splits = tl.maximum((keys + chunk - 1) // chunk, 1)
-        items = tiles * splits
-        parts = tl.where(splits > 1, items, 0)
-        tl.store(starts + at + 1, item + tl.cumsum(items, axis=0), mask=at < rows)
-        tl.store(part_starts + at + 1, part + tl.cumsum(parts, axis=0), mask=at < rows)
-        item += tl.sum(items, axis=0)
-        part += tl.sum(parts, axis=0)
+        table = row
+        if table_rows is not None:
+            table = tl.load(table_rows + row, mask=there, other=0)
+        record, inside = items + item * ITEM, item < room
+        tl.store(record, tl.where(there, splits, 0), mask=inside)
+        tl.store(record + 1, index % splits, mask=inside)
+        tl.store(record + 2, tiles - 1 - index // splits, mask=inside)
+        tl.store(record + 3, row_start, mask=inside)
+        tl.store(record + 4, queries, mask=inside)
+        tl.store(record + 5, tl.load(context_lengths + row, mask=there, other=0), mask=inside)
+        tl.store(record + 6, table, mask=inside)
+        first_part = tl.load(part_begins + place, mask=there, other=0) + index // splits * splits
+        tl.store(record + 7, first_part, mask=inside)
     if arrived is not None:
         for first in range(0, counts, BLOCK_ROWS):
             tl.store(arrived + first + lanes, 0, mask=first + lanes < counts)
+
+
+@jit
+def read_item(items, item):  # type: ignore[no-untyped-def]
+    """A work item: of how many splits of its query tile it is one, none where there is no such item; its split; the
+    tile; the row's first token, query tokens, context and block table; the first part of the tile, if it is split. All
+    is read at once, so that the block table is but one load away."""
+    record = items + item * ITEM
+    splits, split, tile = tl.load(record), tl.load(record + 1), tl.load(record + 2)
+    row_start, queries, context = tl.load(record + 3), tl.load(record + 4), tl.load(record + 5)
+    return splits, split, tile, row_start, queries, context, tl.load(record + 6), tl.load(record + 7)
 
 
 @jit
@@ -174,9 +219,10 @@ class Partials(NamedTuple):
 
 
 def plan_splits(
-    starts: Tensor,
+    items: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
+    table_rows: Tensor | None,
     arrived: Tensor | None,
     sliding_window: int | None,
     target: int,
@@ -184,11 +230,12 @@ def plan_splits(
     block_tokens: int,
     block_keys: int,
 ) -> None:
-    """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
-    [2, rows + 1], and sets the counts of `arrived` to zero."""
-    counts = 0 if arrived is None else arrived.numel()
-    wanted = len(context_lengths), arrived, counts, sliding_window, target, least
-    values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys
+    """Writes the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `items` int32
+    [room, ITEM], and sets the counts of `arrived` to zero."""
+    counts, rows = 0 if arrived is None else arrived.numel(), len(context_lengths)
+    order = torch.empty(3, rows, dtype=torch.int32, device=items.device)
+    told = items, order, query_starts, context_lengths, table_rows, rows, len(items)
+    values = *told, arrived, counts, sliding_window, target, least, block_tokens, block_keys
     launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 

@@ -45,11 +45,16 @@ class Tiling:
 Table = dict[int, Tiling]  # by padded head_dim
 
 # IEEE products of float32 have no tensor cores: small tiles keep them in registers.
-FLOAT32: Table = {**dict.fromkeys((32, 64, 128), Tiling(16, 32, 4, 2, 4)), 256: Tiling(16, 16, 4, 2, 4)}
+FLOAT32: Table = {
+    **dict.fromkeys((32, 64, 128), Tiling(16, 32, 4, 2, 4)),
+    256: Tiling(16, 16, 4, 2, 4),
+    512: Tiling(16, 16, 8, 1, 4),
+}
 FLOAT32_OF_CODES: Table = {
     **dict.fromkeys((32, 64), Tiling(16, 16, 4, 2, 4)),
     128: Tiling(16, 16, 8, 2, 4),
     256: Tiling(16, 16, 8, 1, 4),
+    512: Tiling(16, 16, 8, 1, 4),
 }
 
 # Short rows: a program has two tiles of keys and values on their way (64 KB in three stages, head_dim 128), and three
@@ -60,12 +65,17 @@ _SHORT = {
     64: Tiling(32, 64, 4, 2, 4),
     128: Tiling(32, 64, 4, 3, 4),
     256: Tiling(32, 32, 4, 2, 4),
+    512: Tiling(16, 16, 8, 2, 4),
 }
 # Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile. 64 rows of M a group
 # of four warps are wgmma's shape.
-_LONG = {**dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)), 256: Tiling(64, 32, 8, 2, 1)}
+_LONG = {
+    **dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)),
+    256: Tiling(64, 32, 8, 2, 1),
+    512: Tiling(32, 16, 8, 2, 1),
+}
 # Where memory is fast, adding parts up is too much of a short row's time to wait for twice as many reads.
-_MERGED = {wide: replace(tiles, merged=64) for wide, tiles in _SHORT.items()}
+_MERGED = {wide: replace(tiles, merged=64) for wide, tiles in _SHORT.items() if wide < 512} | {512: _SHORT[512]}
 _AMPERE = {
     Rows.SHORT: _MERGED,
     Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
@@ -76,13 +86,24 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
         64: Tiling(32, 32, 4, 3, 4, 16),  # more spill in groups of 16
         128: Tiling(32, 32, 4, 3, 4),
         256: Tiling(32, 32, 4, 2, 2),
+        512: _SHORT[512],
     },
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
 _HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}, Rows.LONG: _LONG}
-_BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
+_BLACKWELL = {
+    Rows.SHORT: _HOPPER[Rows.SHORT],
+    Rows.LONG: _LONG
+    | {
+        64: Tiling(128, 32, 8, 3, 2),  # 64 keys spill
+        # 32 keys spill, as 4 warps do; all tensor memory is taken, so a multiprocessor holds one program.
+        256: Tiling(64, 16, 8, 2, 1),
+    },
+}
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
+FAMILY = {103: 100, 121: 120}  # whose tables an architecture takes that has none
+WIDEST = 512  # head_dim
 # Over a cache of codes, which take registers until they are multiplied, where the others spill.
 OF_CODES = TABLES | {
     100: _BLACKWELL | {Rows.LONG: _LONG},
@@ -99,13 +120,15 @@ def device_facts(device: torch.device) -> tuple[int, int]:
     return properties.major * 10 + properties.minor, properties.multi_processor_count
 
 
+@cache
 def usual_tiling(
     sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int, coded: bool = False
 ) -> Tiling:
     """The tiling of a launch on an architecture, 90 being sm_90; `queries` are the tokens that a row is likely to have.
     `coded`: over a cache of codes, which take registers until they are multiplied. Only sizes known on the host are
     read, so a launch never waits for the device."""
-    tables, wide = (OF_CODES if coded else TABLES).get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
+    wide = max(32, next_power_of_two(head_dim))
+    tables = (OF_CODES if coded else TABLES).get(FAMILY.get(sm, sm), DEFAULT)
     if dtype == torch.float32:
         return fitted((FLOAT32_OF_CODES if coded else FLOAT32)[wide], group, queries)
     short, long = tables[Rows.SHORT][wide], tables[Rows.LONG][wide]

@@ -35,7 +35,7 @@ def make_weights(product: Product, random: torch.Generator, device: str = "cpu")
     return words(product.inputs).to(device), words(groups).to(device), scales.half().to(device)
 
 
-def check(product: Product, seed: int, device: str = "cpu") -> None:
+def check(product: Product, seed: int, device: str = "cpu", processors: int | None = None) -> None:
     """Fails unless the kernel agrees with the oracle in every element; twice the same bits, nothing left NaN."""
     random = torch.Generator().manual_seed(seed)
     weights = make_weights(product, random, device)
@@ -45,10 +45,10 @@ def check(product: Product, seed: int, device: str = "cpu") -> None:
     bias = torch.randn(product.outputs, generator=random).to(device, product.dtype) if product.bias else None
 
     out = torch.full((product.rows, product.outputs), torch.nan, dtype=product.dtype, device=device)
-    assert awq_matmul(x, *weights, bias, out=out) is out
+    assert awq_matmul(x, *weights, bias, out=out, processors=processors) is out
     expected = x.double() @ dequantize(*weights, torch.float32).double().t()
     if bias is not None:
         expected += bias.double()
     tolerance = TOLERANCE[product.dtype]
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
-    assert torch.equal(awq_matmul(x, *weights, bias), out)
+    assert torch.equal(awq_matmul(x, *weights, bias, processors=processors), out)

@@ -36,7 +36,7 @@ def test_float16_agrees_with_the_oracle_on_random_shapes(seed: int) -> None:
     make_case(random_shape(seed, torch.float16), seed).check(paged_attention)
 
 
-@pytest.mark.parametrize("head_dim", [32, 80, 96, 256])
+@pytest.mark.parametrize("head_dim", [32, 80, 96, 256, 512])
 def test_every_head_dim_is_served(head_dim: int) -> None:
     make_case(Shape(MIXED, kv_heads=1, head_dim=head_dim, dtype=torch.float16), head_dim).check(paged_attention)
 

@@ -11,7 +11,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.awq_matmul import FUSED_ROWS, awq_matmul, awq_unpack
+from engine.kernels.awq_matmul import FUSED_ROWS, arrivals, awq_matmul, awq_unpack
 from engine.models.quantization.awq_layout import dequantize
 from tests.engine.kernels.awq_case import Product, check, make_weights
 
@@ -42,6 +42,13 @@ def test_every_group_and_odd_sizes_are_served(inputs: int, outputs: int, group: 
 @pytest.mark.parametrize("rows", [1, 40])
 def test_rows_of_x_that_lie_apart_are_read_by_their_stride(rows: int, dtype: torch.dtype) -> None:
     check(Product(rows, 128, 64, 32, dtype, bias=True, gap=24), rows)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 16])
+def test_many_parts_are_added_up_by_the_program_that_is_done_last_and_counts_are_left_at_zero(rows: int) -> None:
+    product = Product(rows, 704, 264, 64, torch.float16, bias=True)  # eleven parts, more than are read at a time
+    check(product, rows, processors=20)
+    assert not arrivals(torch.device("cpu"), 1).any()
 
 
 @pytest.mark.parametrize("rows", [16, 64])

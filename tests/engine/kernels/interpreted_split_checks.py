@@ -6,6 +6,7 @@ float32 and float16 only: the interpreter's product of bfloat16 tiles is wrong (
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate, chain
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from engine.kernels.attention.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.attention.splits import plan_splits
+from engine.kernels.attention.splits import ITEM, plan_splits
 from engine.kernels.attention.tilings import Tiling
 from tests.engine.kernels.paged_case import TOLERANCE, Shape, make_case
 
@@ -30,7 +31,7 @@ def _one_thread() -> None:
 
 def split_rows(rows: PackedRows) -> int:
     """How many rows have parts to merge, in the plans that the launches made."""
-    return sum(int((plan.starts[1].diff() > 0).sum()) for plan in rows.plans.values())
+    return sum(len(set(plan.items[plan.items[:, 0] > 1, 3].tolist())) for plan in rows.plans.values())
 
 
 def random_rows(seed: int) -> list[tuple[int, int]]:
@@ -124,18 +125,27 @@ def test_a_plan_serves_every_layer_of_a_kind_and_is_made_once() -> None:
 
 def plain_plan(
     rows: Sequence[tuple[int, int]], window: int | None, target: int, least: int, block_tokens: int, block_keys: int
-) -> tuple[list[int], list[int]]:
+) -> list[tuple[int, ...]]:
+    """The records of items in their order; the sixth number, a table, is the row's."""
     work = []
     for queries, context in rows:
         seen = context if window is None else min(context, window + queries - 1)
         work.append((-(-queries // block_tokens), -(-seen // block_keys)))
     chunk = max(least, -(-sum(tiles * keys for tiles, keys in work) // target))
-    starts, parts = [0], [0]
-    for tiles, keys in work:
+    longest = min(chunk, max(1, *(keys for _, keys in work)))
+    starts = list(accumulate((queries for queries, _ in rows), initial=0))
+    classes: list[list[int]] = [[], [], []]
+    for row, (_, keys) in enumerate(work):
+        classes[min(2, keys // max(1, -(-keys // chunk)) * 3 // longest)].append(row)
+    items: list[tuple[int, ...]] = []
+    parts = 0
+    for row in chain.from_iterable(reversed(classes)):
+        (queries, context), (tiles, keys) = rows[row], work[row]
         splits = max(1, -(-keys // chunk))
-        starts.append(starts[-1] + tiles * splits)
-        parts.append(parts[-1] + (tiles * splits if splits > 1 else 0))
-    return starts, parts
+        for tile in reversed(range(tiles)):
+            items += [(splits, split, tile, starts[row], queries, context, row, parts) for split in range(splits)]
+            parts += splits if splits > 1 else 0
+    return items
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -151,13 +161,15 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
         rows.append((queries, queries + pick(0, 30_000)))
     window = (None, 1, 4096)[seed % 3]
     target, least, block_tokens, block_keys = pick(1, 300), (pick(1, 8), NEVER)[seed % 7 == 6], pick(1, 32), 64
-    starts = torch.full((2, len(rows) + 1), -7, dtype=torch.int32)
+    tiles = sum(-(-queries // block_tokens) for queries, _ in rows)
+    items = torch.full((tiles + target + seed, int(ITEM.value)), -7, dtype=torch.int32)
     arrived = None if seed % 2 else torch.full((pick(1, 900),), 7, dtype=torch.int32)
-    query_starts = torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int()
+    tables = torch.arange(len(rows), dtype=torch.int32) + 5 if seed % 4 == 1 else None
     plan_splits(
-        starts,
-        query_starts,
+        items,
+        torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int(),
         torch.tensor([context for _, context in rows], dtype=torch.int32),
+        tables,
         arrived=arrived,
         sliding_window=window,
         target=target,
@@ -166,11 +178,18 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
         block_keys=block_keys,
     )
     expected = plain_plan(rows, window, target, least, block_tokens, block_keys)
-    assert starts.tolist() == list(expected)
+    count = len(expected)
+    assert count - tiles < target
+    assert not items[count:, 0].any()
+    got = items[:count].clone()
+    if tables is not None:
+        got[:, 6] -= 5
+    split = got[:, 0] > 1
+    assert int(split.sum()) <= 2 * (target - 1)
+    wanted = torch.tensor(expected, dtype=torch.int32).view(count, -1)
+    assert torch.equal(got[:, :7], wanted[:, :7])
+    assert torch.equal(got[split, 7], wanted[split, 7])
     assert arrived is None or not arrived.any()
-    tiles = sum(-(-queries // block_tokens) for queries, _ in rows)
-    assert starts[0, -1] - tiles < target
-    assert starts[1, -1] <= 2 * (target - 1)
 
 
 def test_rows_are_found_beyond_the_first_hundreds() -> None:

@@ -108,7 +108,7 @@ def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     for inputs, outputs in layers | joined | {(model.intermediate, model.hidden)}:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
-        yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors)
+        yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors, sm=gpu.sm)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:

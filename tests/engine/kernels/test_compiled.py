@@ -4,6 +4,7 @@ those that fail, sizes beyond the shipped ones, and what Triton makes of the mai
 import ast
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ pytest.importorskip("triton")
 
 import engine
 from engine.kernels import rms_norm
-from engine.kernels.attention.tilings import DEFAULT, Rows
+from engine.kernels.attention.tilings import DEFAULT, WIDEST, Rows, usual_tiling
 from engine.kernels.compiled import (
     SHARED_MEMORY,
     Usage,
@@ -160,6 +161,8 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
         (89, Rows.LONG, 96, 1, 512),
         (90, Rows.SHORT, 128, 71, 1),  # wider than a tile of short rows
         (90, Rows.LONG, 256, 1, 10),  # the whole step is one small tile
+        (89, Rows.SHORT, 512, 16, 1),  # Gemma 4's global heads
+        (80, Rows.LONG, 512, 8, 512),
     ],
 )
 def test_attention_of_odd_sizes_spills_in_no_loop(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
@@ -171,6 +174,29 @@ def test_the_matrix_has_every_group_block_and_head_size() -> None:
     took = measured(100, "long group 3 block 32 head 256")
     assert isinstance(took, Usage), took
     assert took.fits(100)
+
+
+@pytest.mark.parametrize("sm", [0, 75, *SHARED_MEMORY, 103, 121])
+@pytest.mark.parametrize("coded", [False, True], ids=["plain", "codes"])
+def test_every_table_serves_heads_up_to_the_widest(sm: int, coded: bool) -> None:
+    for kind, dtype, width in product(Rows, (BF16, FP32), (16, 64, 80, 256, 288, WIDEST)):
+        tiles = usual_tiling(sm, kind, width, dtype, 8, 1, coded)
+        assert tiles.block_m >= 8
+
+
+def test_relatives_of_an_architecture_take_its_tables() -> None:
+    for sm, family in ((103, 100), (121, 120)):
+        for coded in (False, True):
+            assert usual_tiling(sm, Rows.LONG, 256, BF16, 4, 1, coded) == usual_tiling(
+                family, Rows.LONG, 256, BF16, 4, 1, coded
+            )
+
+
+def test_programs_that_take_all_tensor_memory_are_not_two_on_a_multiprocessor() -> None:
+    took = usage(compile_launch(attention(100, Rows.LONG, BF16, 256, queries=512, every_option=True)[1], 100))
+    assert took.columns == 512
+    assert took.fits(100)
+    assert took.resident(100) == 1
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
