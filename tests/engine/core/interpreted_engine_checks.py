@@ -104,9 +104,7 @@ def expected(folder: Path) -> dict[bool, Tokens]:
 
 
 CONFIGS = {
-    "continuous": EngineConfig("continuous", 8, 512, block_size=4, depth=1),
     "decode graphs": EngineConfig("continuous", 8, 512, block_size=4, depth=1, mixed_graphs=False),
-    "no graphs": EngineConfig("continuous", 3, 512, block_size=4, depth=0, cuda_graphs=False),
     "chunked": EngineConfig("chunked", 8, 16, block_size=4, depth=1, prefix_caching=True),
     "preempted": EngineConfig("continuous", 4, 512, block_size=4, depth=1, prefix_caching=True, kv_memory=20 << 10),
 }
@@ -114,7 +112,7 @@ CONFIGS = {
 
 @pytest.mark.parametrize(
     ("name", "greedy"),
-    [("continuous", False), ("decode graphs", False), ("no graphs", True), ("chunked", True), ("preempted", True)],
+    [("decode graphs", False), ("chunked", True), ("preempted", True)],  # others in `pretended_engine_checks.py`
 )
 def test_tokens_are_those_of_the_cpu(name: str, greedy: bool, model: LoadedModel, expected: dict[bool, Tokens]) -> None:
     config = CONFIGS[name]
@@ -168,12 +166,6 @@ def test_what_a_draft_drew_and_the_model_did_not_keep_is_not_read_on(
     _, steps, _ = said(model, EngineConfig("chunked", 8, 64, block_size=4, **drafting), greedy=True, new=4)  # type: ignore[arg-type]
     assert any((step.accepted < step.drafted).any() for step in steps)
     assert all(kept)
-
-
-def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected: dict[bool, Tokens]) -> None:
-    tokens = said(model, EngineConfig("continuous-padded", 4, 512), greedy=False)[0]
-    assert tokens == {key: expected[False][key] for key in tokens}
-    assert len(tokens) == len(prompts())
 
 
 @pytest.mark.parametrize("mixed", [True, False])
