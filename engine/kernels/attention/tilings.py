@@ -83,7 +83,7 @@ _AMPERE = {
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
     Rows.SHORT: {
         32: _SHORT[32],
-        64: Tiling(32, 32, 4, 3, 4, 16),  # more spill in groups of 16
+        64: Tiling(32, 32, 4, 3, 4, 8),  # more spill
         128: Tiling(32, 32, 4, 3, 4),
         256: Tiling(32, 32, 4, 2, 2),
         512: _SHORT[512],
