@@ -15,9 +15,18 @@ _stepping: set[int] = set()  # threads
 _usual = gc.get_threshold()
 
 
+class Process:
+    """Whose this one is: `engines` where nothing but engines run in it. A window's objects are its own thread's to
+    collect: in a process that both are in, a collection that was put off would come on an engine's."""
+
+    engines = False
+
+
 def put_off() -> None:
     """The calling thread has steps to do: what they leave is little and young, and a run's own records stay."""
     global _usual
+    if not Process.engines:
+        return
     with _lock:
         if not _stepping:
             _usual = gc.get_threshold()

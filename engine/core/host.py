@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine.config.specs import InvalidInput
+from engine.core import garbage
 from engine.core.child_log import leave_stacks, send_log
 from engine.core.process import PULSE, EngineDied
 from engine.jobs.progress import LoadCancelled
@@ -40,6 +41,7 @@ class Host:
         self._closing = threading.Event()
 
     def main(self) -> None:
+        garbage.Process.engines = True
         _, spec, config, threads, most, stacks = self._connection.recv()
         leave_stacks(stacks)
         send_log(self._send)

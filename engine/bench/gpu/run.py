@@ -30,7 +30,7 @@ from engine.bench import BEGUN
 from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import ONE_THREAD, run_tests
-from engine.core import machine
+from engine.core import garbage, machine
 from engine.kernels.jit import interpreter_fault
 from engine.memory import published
 
@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     if options.continue_in is not None:
+        garbage.Process.engines = True
         return measure(sections, options.continue_in, deadline)
     name = f"{torch.cuda.get_device_name().lower().replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     return conduct(sections, TESTS in chosen, options.out.absolute() / name, deadline)

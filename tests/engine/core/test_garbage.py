@@ -4,8 +4,15 @@ import gc
 import threading
 import time
 
+import pytest
+
 from engine import Engine, SamplingParams
 from engine.core import garbage
+
+
+@pytest.fixture(autouse=True)
+def _of_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage.Process, "engines", True)
 
 
 def test_all_is_looked_at_only_while_nobody_has_steps_to_do() -> None:
