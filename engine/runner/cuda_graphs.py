@@ -144,7 +144,8 @@ def capture(
                 raise
             torch.cuda.synchronize(device)  # raises again where the GPU itself has failed
             release_references(error)  # its frames hold the step's tensors
-            _give_up(device, pool)
+            if pool is not None:  # else nothing was captured yet
+                _give_up(device, pool)
             for other in sharing:
                 other.off = _reason(error)
             pool = None

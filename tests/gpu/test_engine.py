@@ -149,7 +149,8 @@ def test_in_bfloat16_logits_are_as_near_to_float32_as_transformers_own(
             completions = [stream.result(PATIENCE) for stream in [engine.submit(p, GREEDY) for p in prompts()]]
             ours = captured.by_request()
     whole = [[*prompt, *completion.token_ids] for prompt, completion in zip(prompts(), completions)]
-    theirs, exact = (all_logits(module, whole) for module in (rounded.to(DEVICE), rounded.float()))
+    theirs = all_logits(rounded.to(DEVICE), whole)
+    exact = all_logits(rounded.float(), whole)  # the same module, in place
     for prompt, completion, of_theirs, right in zip(prompts(), completions, theirs, exact):
         chosen = slice(len(prompt) - 1, len(prompt) - 1 + NEW)
         own = error(ours[completion.request], right[chosen])

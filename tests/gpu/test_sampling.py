@@ -6,7 +6,7 @@ import torch
 from engine import SamplingParams
 from engine.kernels.sampling import CHUNK
 from engine.runner.sampling.noise import noise
-from tests.engine.kernels.sampling_case import make_logits, make_pair, random_params
+from tests.engine.kernels.sampling_case import make_logits, make_pair, positions_of, random_params
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -23,7 +23,8 @@ def test_rows_of_every_kind_get_the_tokens_of_the_cpus_sampler(vocabulary: int, 
     for seed in range(5):
         pair = make_pair(random_params(rows, seed), vocabulary, CUDA, tokens=[0], seed=seed)
         logits = make_logits(rows, vocabulary, seed, spread=2 + seed).to(dtype)
-        found, expected = pair.draw(logits), pair.oracle(logits, pair.branches)
+        found = pair.draw(logits)
+        expected = pair.oracle(logits, pair.branches, positions_of(pair.branches))
         same = found.tokens.cpu() == expected.tokens
         differ += int((~same).sum())
         torch.testing.assert_close(found.logprobs.cpu()[same], expected.logprobs[same], atol=1e-4, rtol=1e-4)
