@@ -16,36 +16,33 @@ from engine.kernels.attention.packed_rows import PackedRows, Part, plan
 from engine.kernels.attention.splits import arrives_last, merge_parts, read_item
 from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
 from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, tl
+from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.kv_codes import apart, decoded, scale_value
 
+FEW_M = constant(64)  # rows of M below which warps divide a tile's keys, not its rows
 NOT_SPLIT = None, None, None, None  # instead of `Partials`
 
 
 @jit
 def blocks_of_tile(  # type: ignore[no-untyped-def]
-    block_table, tile, first_key, last_key, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
+    block_table, tile, stored_keys, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
 ):
-    """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block. No entry of
-    positions outside [first_key, last_key) is read."""
-    start = tile * BLOCK_KEYS
-    if BLOCK_SIZE % BLOCK_KEYS == 0:
-        stored = (start + BLOCK_KEYS > first_key) & (start < last_key)
-        block = tl.load(block_table + start // BLOCK_SIZE, mask=stored, other=0)
-    else:
-        keys = start + tl.arange(0, BLOCK_KEYS)
-        stored = (keys >= first_key) & (keys < last_key)
-        block = tl.load(block_table + keys // BLOCK_SIZE, mask=stored, other=0)
-    return block.to(tl.int64)
+    """The block that holds each of a tile's keys, and which of its slots. In place of a position outside `stored_keys`
+    stands the nearest inside, so that nothing else is read, of the table or the cache."""
+    first_key, last_key = stored_keys
+    keys = tl.minimum(tl.maximum(tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS), first_key), last_key - 1)
+    keys = keys.to(tl.uint32)  # of which quotients and wide products are one operation each
+    block = tl.load(block_table + keys // BLOCK_SIZE)
+    return block.to(tl.uint32).to(tl.int64), keys % BLOCK_SIZE
 
 
 @jit
 def attend(  # type: ignore[no-untyped-def]
     tiles,  # first, last, gap, skipped: [first, last) are read, but from `gap` on the ones `skipped` tiles further
     asked,  # queries [BLOCK_M, BLOCK_DIM], and their positions [BLOCK_M]
-    stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched
-    state,  # fp32: peak [BLOCK_M], total [BLOCK_M], weighted [BLOCK_M, BLOCK_DIM]
-    cache,  # K and V of this KV head, the block table of this row; block and slot strides of K, then of V
+    stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched; not empty
+    state,  # fp32: peak [BLOCK_M], total [BLOCK_M] or [BLOCK_M, BLOCK_KEYS], weighted [BLOCK_M, BLOCK_DIM]
+    cache,  # K and V of this KV head, the block table of this row; block and slot strides
     scales,  # of K and V of this KV head; of codes, else None
     how,  # scale, sliding window, softcap; None for what is not asked for
     MASKED: tl.constexpr,  # not: every query sees every key
@@ -56,13 +53,13 @@ def attend(  # type: ignore[no-untyped-def]
     BLOCK_DIM: tl.constexpr,
 ):
     """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
-    score so far, in powers of two and finite; the sum of 2 ** (score - peak); the values' sum under the same weights.
+    score so far, in powers of two and finite; the sum of 2 ** (score - peak), or of each place in a tile one of its own,
+    which warps that have other keys need not exchange; the values' sum under the same weights.
     """
     first, last, gap, skipped = tiles
     q, positions = asked
-    first_key, last_key = stored_keys
     peak, total, weighted = state
-    k_cache, v_cache, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride = cache
+    k_cache, v_cache, block_table, block_stride, slot_stride = cache
     k_scales, v_scales = scales
     scale, sliding_window, softcap = how
     LOG2_E: tl.constexpr = 1.4426950408889634
@@ -70,26 +67,23 @@ def attend(  # type: ignore[no-untyped-def]
     tile = first
     if MASKED:
         tile += tl.where(first < gap, 0, skipped)
-    block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
+    block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
     for number in tl.range(first, last):
         keys = tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
-        offset = keys % BLOCK_SIZE
-        k_pointers = k_cache + (block * k_block_stride + offset * k_slot_stride)[None, :] + dims[:, None]
-        v_pointers = v_cache + (block * v_block_stride + offset * v_slot_stride)[:, None] + dims[None, :]
+        at = block * block_stride.to(tl.uint32).to(tl.int64)
         if k_scales is not None:
-            k_scale = tl.load(k_scales + block * k_block_stride + offset * KV_HEADS)
-            v_scale = tl.load(v_scales + block * v_block_stride + offset * KV_HEADS)
+            k_scale = tl.load(k_scales + at + slot * KV_HEADS)
+            v_scale = tl.load(v_scales + at + slot * KV_HEADS)
+        at += slot * slot_stride.to(tl.uint32)
+        k_pointers = k_cache + at[:, None] + dims[None, :]
+        v_pointers = v_cache + at[:, None] + dims[None, :]
         # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
         tile = number + 1
         if MASKED:
             tile += tl.where(tile < gap, 0, skipped)
-        block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
-        if MASKED:
-            stored = (keys >= first_key) & (keys < last_key)
-            k = tl.load(k_pointers, mask=stored[None, :] & (dims < HEAD_DIM)[:, None], other=0)
-            v = tl.load(v_pointers, mask=stored[:, None] & (dims < HEAD_DIM)[None, :], other=0)
-        elif HEAD_DIM != BLOCK_DIM:
-            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[:, None], other=0)
+        block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
+        if HEAD_DIM != BLOCK_DIM:
+            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
             v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
         else:
             k = tl.load(k_pointers)
@@ -98,7 +92,7 @@ def attend(  # type: ignore[no-untyped-def]
         if k_scales is not None:
             of_codes: tl.constexpr = 1.0 if k.dtype == tl.int8 else 256.0
             k, v = decoded(k, q.dtype), decoded(v, q.dtype)
-        scores = tl.dot(q, k, input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if k_scales is not None:
             scores *= (scale_value(k_scale) * of_codes)[None, :]
         factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
@@ -115,7 +109,10 @@ def attend(  # type: ignore[no-untyped-def]
         new_peak = tl.maximum(peak, tl.max(scores, axis=1) * factor)
         weights = tl.exp2(scores * factor - new_peak[:, None])
         decline = tl.exp2(peak - new_peak)
-        total = total * decline + tl.sum(weights, axis=1)
+        if len(total.shape) == 2:
+            total = total * decline[:, None] + weights
+        else:
+            total = total * decline + tl.sum(weights, axis=1)
         if v_scales is not None:
             if v.dtype == tl.float16:  # whose weights would be too small for it
                 v = v * of_codes * scale_value(v_scale).to(v.dtype)[:, None]
@@ -150,12 +147,9 @@ def paged_attention_kernel(
     out_head_stride: tl.tensor,
     q_token_stride: tl.tensor,
     q_head_stride: tl.tensor,
-    k_block_stride: tl.tensor,
-    k_slot_stride: tl.tensor,
-    k_head_stride: tl.tensor,
-    v_block_stride: tl.tensor,
-    v_slot_stride: tl.tensor,
-    v_head_stride: tl.tensor,
+    block_stride: tl.tensor,  # of both caches, as the next two
+    slot_stride: tl.tensor,
+    head_stride: tl.tensor,
     scale: tl.tensor,
     sliding_window: tl.tensor,
     softcap: tl.tensor,
@@ -212,18 +206,24 @@ def paged_attention_kernel(
         sink = tl.where(split == 0, sink, float("-inf"))  # counted once
         peak = tl.maximum(peak, sink)
         total = tl.exp2(sink - peak)
+    if BLOCK_M < FEW_M:
+        total = tl.where(tl.arange(0, BLOCK_KEYS)[None, :] == 0, total[:, None], 0.0)
     weighted = tl.zeros([BLOCK_M, BLOCK_DIM], tl.float32)
     positions = context - queries + tokens
-    k_head = k_cache + kv_head.to(tl.int64) * k_head_stride
-    v_head = v_cache + kv_head.to(tl.int64) * v_head_stride
+    k_head = k_cache + kv_head.to(tl.int64) * head_stride
+    v_head = v_cache + kv_head.to(tl.int64) * head_stride
     block_table = block_tables + table.to(tl.int64) * table_stride
     asked, stored_keys = (query_tile, positions), (first_key, last_key)
-    cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
+    cache = k_head, v_head, block_table, block_stride, slot_stride
     scales = None, None
     if k_scales is not None:
         scales = k_scales + kv_head, v_scales + kv_head
     how = scale, sliding_window, softcap
-    for masked in tl.static_range(2):
+    # Of few queries a tile's mask costs less than beginning again for the tiles that need one.
+    FULL_APART: tl.constexpr = BLOCK_M >= FEW_M
+    if not FULL_APART:
+        first_full, last_full = last, last
+    for masked in tl.static_range(0 if FULL_APART else 1, 2):
         if masked:  # the tiles before and after the full ones
             begin, end = first, last - (last_full - first_full)
         else:
@@ -246,6 +246,8 @@ def paged_attention_kernel(
             BLOCK_DIM,
         )
 
+    if BLOCK_M < FEW_M:
+        total = tl.sum(total, axis=1)
     if peaks is not None and splits > 1:
         part = (first_part + split).to(tl.int64)
         at = (part * KV_HEADS + kv_head) * BLOCK_M + m
@@ -287,8 +289,8 @@ def paged_attention(
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
     q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
-    positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
-    hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
+    positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, of the same strides, last dimension contiguous,
+    and hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
     position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
     and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and `processors`
     take the place of what the device would get, for measurements and tests. Never waits for the device and allocates
@@ -302,7 +304,7 @@ def paged_attention(
     window = options.window
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
-    cached, strides = (k_cache, v_cache, k_scales, v_scales), (*k_cache.stride()[:3], *v_cache.stride()[:3])
+    cached, strides = (k_cache, v_cache, k_scales, v_scales), k_cache.stride()[:3]
     for part in rows.parts(len(q)) if len(q) else ():
         key = part.kind, window, q.shape, k_cache.shape, tiling, sm, processors, captured
         planned = rows.plans.get(key)
