@@ -31,6 +31,7 @@ from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
 from engine.kernels.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.quantized_kv import CODES
@@ -308,6 +309,9 @@ def shipped(sm: int) -> dict[str, Launch]:
         for dtype in (bf16, fp32):
             found += [(f"{name} {model} {TYPES[dtype]}", launch) for name, launch in small(shape, dtype)]
     for dtype in (bf16, fp16):
+        for inputs, outputs in ((4096, 4096), (4096, 6144), (3072, 1024), (2880, 4096)):
+            row, weight = empty(1, inputs, dtype=dtype), empty(outputs, inputs, dtype=dtype)
+            found.append((f"gemv {inputs} {outputs} {TYPES[dtype]}", launched(gemv, row, weight)[0]))
         for rows in (1, 17, 64):
             products = awq_products(rows, 128, dtype)
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.models.card import serve_with_paged_attention
@@ -69,7 +69,7 @@ def classes(module: PreTrainedModel) -> list[type]:
 def by_kernel(fusion: Fusion) -> Counter[str]:
     """Those that CPUs have too."""
     count = all_kernels(fusion)
-    del count["product"], count["residual"], count["placing"]
+    del count["product"], count["gemv"], count["residual"], count["placing"]
     return count
 
 
@@ -96,6 +96,8 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu", more: dict[s
     kernels = kernels_for(device, dtype)
     if kernels is not None and kernels.on_gpu:
         on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0), "placing": PLACED.get(name, 0)}
+        if dtype is not torch.float32:
+            on_gpu["gemv"] = own.count(nn.Linear) - on_gpu["product"]
         assert all_kernels(fusion) == FUSED[name] | {kernel: count for kernel, count in on_gpu.items() if count}
     assert not fusion.undone
     assert (classes(module) != own) == bool(fusion.fused)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from engine.kernels.gemv import gemv
 from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
@@ -30,6 +31,18 @@ def test_rows_of_every_width_are_normed(width: int, rounding: Rounding, dtype: t
         for scale in (1e-3, 1.0, 100.0):
             x = draw(rows, width, scale=scale).to(dtype)
             check(rms_norm(x, weight, 1e-6, rounding), normed(x, weight, 1e-6, rounding))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize("inputs", [64, 1000, 1024, 4096, 14_336])
+@pytest.mark.parametrize("outputs", [8, 1000, 1024, 4096, 28_672])
+def test_a_row_is_multiplied_with_weights_of_every_shape(outputs: int, inputs: int, dtype: torch.dtype) -> None:
+    x, weight, bias = (draw(*shape).to(dtype) for shape in ((1, inputs), (outputs, inputs), (outputs,)))
+    weight /= inputs**0.5
+    expected = x.double() @ weight.double().T
+    check(gemv(x, weight), expected)
+    check(gemv(x, weight, bias), expected + bias.double())
+    assert torch.equal(gemv(x, weight), gemv(x, weight))
 
 
 @DTYPES

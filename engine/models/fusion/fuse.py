@@ -20,7 +20,7 @@ from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.kinds import fuse_part
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting
 from engine.models.fusion.placing import PutOff, put_off
-from engine.models.fusion.products import join, joinable
+from engine.models.fusion.products import alone, for_rows, join, joinable
 from engine.models.fusion.residuals import fused_layers
 
 PROMPT = 8  # tokens of the whole model's proof
@@ -146,6 +146,12 @@ def _join_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
             try:
                 for linear, fused in zip(linears, join(linears, setting)):
                     fusion.swap(linear, fused)
+            except LeftAlone as why:
+                fusion.left[type(part).__name__, str(why)] += 1
+    for part in list(module.modules()):
+        if (layer := alone(part, setting)) is not None:
+            try:
+                fusion.swap(layer, for_rows(layer, setting))
             except LeftAlone as why:
                 fusion.left[type(part).__name__, str(why)] += 1
 

@@ -1,5 +1,5 @@
 """Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU. What quantizers packed is
-joined in `awq_products` and `bits_products`.
+joined in `awq_products` and `bits_products`. Of one row, dense products are our own kernel's, of the other layers too.
 
 A layer keeps its weight, as rows of the joined one, so what reads or writes weights finds them where they were.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.gemv import DTYPES, gemv, is_row
 from engine.models.fusion.awq_products import AwqProduct, is_packed
 from engine.models.fusion.bits_products import BitsProduct, is_of_bits
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
@@ -19,7 +20,7 @@ from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
 from engine.models.plain_weights import is_plain
 from engine.models.quantization.awq_linear import AwqLinear
 
-KERNEL = "product"
+KERNEL, ONE_ROW = "product", "gemv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,13 @@ class Dense(HeldByLayers):
         return self.weight
 
     def multiply(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
+        return multiply(x, self.weight, self.bias)
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if is_row(x) and x.dtype in DTYPES:
+        return gemv(x, weight, bias)
+    return nn.functional.linear(x, weight, bias)
 
 
 class DenseProduct(JoinedProduct):
@@ -58,6 +65,11 @@ def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
     ]
 
 
+def alone(part: nn.Module, setting: Setting) -> Any:
+    """The layer itself, where it is a plain one that a row is multiplied with faster."""
+    return part if setting.dtype in DTYPES and _is_plain(part, setting) else None
+
+
 def _is_plain(linear: Any, setting: Setting) -> bool:
     plain = type(linear) is nn.Linear and is_plain(linear.weight) and "forward" not in vars(linear)
     return plain and linear.weight.dtype is setting.dtype and linear.weight.device.type == setting.device.type
@@ -70,18 +82,37 @@ def _alike(linears: Sequence[Any]) -> bool:
 
 def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
-    x = setting.draw(1, 3, linears[0].in_features)
-    expected = [linear(x) for linear in linears]
+    drawn = [setting.draw(1, rows, linears[0].in_features) for rows in (3, 1)]
+    expected = [[linear(x) for linear in linears] for x in drawn]
     make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:
         product = make(linears)
     except torch.OutOfMemoryError as error:  # a layer's weights lie there twice meanwhile
         raise LeftAlone("no memory is left to join them") from error
-    for index, own in enumerate(expected):
-        made = product.part(index, x)
-        if (made.float() - own.float()).abs().max() > TOLERANCE[setting.dtype] * own.float().abs().max():
-            raise LeftAlone("their product computes something else")
+    for x, owns in zip(drawn, expected):
+        for index, own in enumerate(owns):
+            _agree(product.part(index, x), own, setting)
     return [_part(linear, product, index, setting) for index, linear in enumerate(linears)]
+
+
+def _agree(made: Tensor, own: Tensor, setting: Setting) -> None:
+    if (made.float() - own.float()).abs().max() > TOLERANCE[setting.dtype] * own.float().abs().max():
+        raise LeftAlone("their product computes something else")
+
+
+def for_rows(linear: nn.Linear, setting: Setting) -> FusedPart:
+    """The class of a layer that is not joined. Raises LeftAlone where its product is not what the layer computes."""
+    own: Callable[..., Tensor] = type(linear).forward
+    use, x = Use(), setting.draw(1, 1, linear.in_features)
+    _agree(multiply(x, linear.weight, linear.bias), linear(x), setting)
+
+    def forward(self: nn.Linear, x: Tensor) -> Tensor:
+        if not setting.serves(x):
+            return own(self, x)
+        use.served = True
+        return multiply(x, self.weight, self.bias)
+
+    return subclass(linear, forward, ONE_ROW, use)
 
 
 def _part(linear: nn.Module, product: JoinedProduct, index: int, setting: Setting) -> FusedPart:

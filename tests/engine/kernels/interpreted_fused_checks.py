@@ -11,6 +11,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+from engine.kernels.gemv import gemv
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.rms_norm import WIDEST, Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
@@ -40,6 +41,19 @@ def test_rows_of_every_width_are_normed(width: int, rounding: Rounding, dtype: t
         for scale in (1e-3, 100.0):
             x = draw(rows, width, seed=rows, scale=scale).to(dtype)
             check(rms_norm(x, weight, 1e-6, rounding), normed(x, weight, 1e-6, rounding))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(1, 1), (64, 40), (1000, 300), (1024, 256), (2048, 64), (300, 2056), (256, 4096)]
+)
+def test_a_row_is_multiplied_with_weights_of_every_shape(inputs: int, outputs: int) -> None:
+    x, weight = draw(1, 1, inputs).half(), draw(outputs, inputs, seed=1, scale=inputs**-0.5).half()
+    between = torch.cat([torch.full_like(weight, torch.nan), weight], dim=1)[:, inputs:]  # rows that lie apart
+    bias = draw(outputs, seed=2).half()
+    expected = x.double() @ weight.double().T
+    check(gemv(x, weight), expected)
+    check(gemv(x, between, bias), expected + bias.double())
+    assert torch.equal(gemv(x, between, bias), gemv(x, weight, bias))
 
 
 @DTYPES

@@ -19,6 +19,7 @@ from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.awq_matmul import awq_matmul
 from engine.kernels.compiled import awq_weights, empty, norm, specialization
+from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.rms_norm import Rounding, add_norm
@@ -100,8 +101,8 @@ def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         yield from launched(act_mul, gate, up, model.activation)
 
 
-def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
-    """Of a step of an AWQ checkpoint."""
+def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
+    """Of a step of an AWQ checkpoint, or a dense one."""
     q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
     joined = {(model.hidden, q + 2 * kv), (model.hidden, 2 * model.intermediate)}
     layers = {(model.hidden, q), (model.hidden, kv), (q, model.hidden), (model.hidden, model.intermediate)}
@@ -109,6 +110,8 @@ def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
         yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors, sm=gpu.sm)
+        if tokens == 1:
+            yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:
@@ -133,7 +136,7 @@ def drawing(model: Model, gpu: Gpu, rows: int, limited: bool) -> list[Launch]:
 def step(model: Model, gpu: Gpu, counts: list[int], limited: bool = False) -> Iterator[Launch]:
     tokens = sum(counts)
     yield from small_kernels(model, gpu, tokens)
-    yield from packed_products(model, gpu, tokens)
+    yield from products(model, gpu, tokens)
     yield from attention(model, gpu, counts)
     yield from drawing(model, gpu, len(counts), limited)
 
@@ -142,7 +145,7 @@ def mixed(model: Model, gpu: Gpu, config: EngineConfig, tokens: int) -> Iterator
     """Of a captured step with prompts: all its rows may be short, and as many of them long as its tokens are for."""
     shape = PackedShape.captured(tokens, config.max_running, 1)
     yield from small_kernels(model, gpu, tokens)
-    yield from packed_products(model, gpu, tokens)
+    yield from products(model, gpu, tokens)
     yield from attention(model, gpu, [], shape)
     yield from drawing(model, gpu, shape.kept, limited=True)
 
@@ -187,7 +190,7 @@ def of_a_run(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> Iter
         if tokens <= 40 or beside:
             yield from told(f"{tokens} tokens", small_kernels(model, gpu, tokens))
         if tokens <= 140 or beside:
-            yield from told(f"{tokens} tokens", packed_products(model, gpu, tokens))
+            yield from told(f"{tokens} tokens", products(model, gpu, tokens))
         if SHORT < tokens <= 140 or tokens % 16 < 2 < tokens:
             yield from told(f"a prompt of {tokens}", attention(model, gpu, [tokens]))
         if tokens <= config.max_running:
