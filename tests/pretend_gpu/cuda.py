@@ -135,6 +135,7 @@ def pretend_gpus(total: int = 2 << 30, count: int = 1, pace: Any = "late") -> It
         }.items():
             patch.setattr(torch.cuda, name, value)
         patch.setattr(torch._C, "_host_emptyCache", lambda: None, raising=False)
+        patch.setattr(torch._C, "_cuda_endAllocateToPool", graphs.end_allocate_to_pool, raising=False)
         # What a module is moved to is no tensor of the same kind, which torch would put into the parameter there is.
         patch.setattr(torch.__future__, "_overwrite_module_params_on_conversion", True)
         patch.setattr(torch, "as_tensor", as_tensor_there)

@@ -16,6 +16,13 @@ class Handle(tuple):  # type: ignore[type-arg]
     pool: Pool
 
 
+def end_allocate_to_pool(device: int, pool: tuple[int, int]) -> None:
+    """As torch's, which takes nothing else and is refused where no capture is under way."""
+    if not isinstance(device, int) or not isinstance(pool, tuple):
+        raise TypeError(f"_cuda_endAllocateToPool(): incompatible function arguments: {device!r}, {pool!r}")
+    raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+
+
 def graph_pool_handle() -> Handle:
     pool = Pool()
     handle = Handle((0, id(pool)))
