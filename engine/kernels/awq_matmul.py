@@ -159,21 +159,6 @@ def add_parts(out, sums, bias, count, size, stride, parts, n, within):  # type: 
         tl.store(out + at, total, mask=mask)
 
 
-@jit
-def group_of_tile(qzeros, scales, group, stride, w, n, masks, JOINED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A group's zeros of words w, and its scales: of columns n if JOINED, four times the same, else two of each word
-    in an int32, pair by pair."""
-    mine, within = masks
-    zeros = tl.load(qzeros + group * stride + w, mask=mine, other=0)
-    if JOINED:
-        scale = tl.load(scales + group * stride * 8 + n, mask=within, other=0.0)
-        return zeros, scale, scale, scale, scale
-    else:
-        pairs = scales + (group * stride + w) * 4
-        s0, s1 = tl.load(pairs, mask=mine, other=0), tl.load(pairs + 1, mask=mine, other=0)
-        return zeros, s0, s1, tl.load(pairs + 2, mask=mine, other=0), tl.load(pairs + 3, mask=mine, other=0)
-
-
 @jit(do_not_specialize=["rows", "parts"])
 def awq_matmul_kernel(
     out: tl.tensor,  # [rows, outputs]
@@ -214,22 +199,22 @@ def awq_matmul_kernel(
     total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)  # JOINED, or by columns
     t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
     t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
-    held = group_of_tile(qzeros, scales, first // GROUP, stride, w, n, (mine, within), JOINED)
     for start in tl.range(first, last, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
         packed = tl.load(qweight + k.to(tl.int64)[:, None] * stride + w[None, :], mask=mine[None, :], other=0)
-        # The next tile's zeros and scales are on their way while this one is multiplied: no stage of the pipeline
-        # fetches them, as no product takes them.
-        zeros, s0, s1, s2, s3 = held
-        following = tl.minimum(start + BLOCK_K, inputs - BLOCK_K) // GROUP  # scales are too few to leave int32
-        held = group_of_tile(qzeros, scales, following, stride, w, n, (mine, within), JOINED)
+        group = start // GROUP  # scales are too few to leave int32
+        zeros = tl.load(qzeros + group * stride + w, mask=mine, other=0)
         if JOINED:
+            scale = tl.load(scales + group * stride * 8 + n, mask=within, other=0.0).to(tl.float32)
             a, b = pair_of_steps(packed, zeros, 0, DTYPE), pair_of_steps(packed, zeros, 1, DTYPE)
             c, d = pair_of_steps(packed, zeros, 2, DTYPE), pair_of_steps(packed, zeros, 3, DTYPE)
             weights = side_by_side(*a, *b, *c, *d, BLOCK_K, BLOCK_W)
-            total += tl.dot(tile, weights, input_precision="ieee") * s0.to(tl.float32)[None, :]
+            total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
         else:
+            pairs = scales + (group * stride + w) * 4
+            s0, s1 = tl.load(pairs, mask=mine, other=0), tl.load(pairs + 1, mask=mine, other=0)
+            s2, s3 = tl.load(pairs + 2, mask=mine, other=0), tl.load(pairs + 3, mask=mine, other=0)
             x_sums = tl.dot(tile, tl.full([BLOCK_K, BLOCK_W], 1.0, DTYPE), input_precision="ieee")
             columns = numbers(packed, DTYPE)
             t0, t1 = add_pair((t0, t1), tile, x_sums, columns, zeros, s0, 0)
