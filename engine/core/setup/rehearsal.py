@@ -86,12 +86,15 @@ class Rehearsal:
 
     def meet_all_kernels(self, glance: Callable[[], None]) -> None:
         """Plays what makes the GPU path compile every kernel that a run could ask for, which would halt it: tokens
-        drawn with limits, steps of one row, and prompts of lengths between which tiles of packed weights change (16, 32, 64 and 128
-        tokens) or contexts under a window of 128 begin to be split. A census in the tests holds that none is left out.
-        `glance` is called before each, which may compile for seconds, and may raise.
+        drawn with limits, steps of one row and of all that may run, and prompts of lengths between which tiles of
+        packed weights change (16, 32, 64 and 128 tokens) or contexts under a window of 128 begin to be split. A census
+        in the tests holds that none is left out. `glance` is called before each, which may compile for seconds, and may
+        raise.
         """
         glance()
         self.play(2, 2)
+        glance()
+        self.play(self._config.max_running, 2)
         glance()
         self.play(1, 2, LIMITED)
         _, room = self._fit(1)

@@ -13,7 +13,7 @@ from engine.kernels.attention.tilings import Rows, Tiling
 from engine.kernels.jit import next_power_of_two
 
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
-LEAST_KEYS = 256  # that are worth a program of their own
+LEAST_KEYS = 128  # that are worth a program of their own
 NEVER = 2**30  # key tiles
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows, Part, plan
 from engine.kernels.attention.splits import arrives_last, merge_parts, read_item
-from engine.kernels.attention.tilings import Tiling, device_facts, usual_tiling
+from engine.kernels.attention.tilings import MANY, Tiling, device_facts, usual_tiling
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.kv_codes import apart, decoded, scale_value
@@ -53,8 +53,8 @@ def attend(  # type: ignore[no-untyped-def]
     BLOCK_DIM: tl.constexpr,
 ):
     """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
-    score so far, in powers of two and finite; the sum of 2 ** (score - peak), or of each place in a tile one of its own,
-    which warps that have other keys need not exchange; the values' sum under the same weights.
+    score so far, in powers of two and finite; the sum of 2 ** (score - peak), or a sum for each place in a tile, which
+    warps that have other keys need not exchange; the values' sum under the same weights.
     """
     first, last, gap, skipped = tiles
     q, positions = asked
@@ -290,8 +290,8 @@ def paged_attention(
 
     q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
     positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, of the same strides, last dimension contiguous,
-    and hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
-    position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
+    and hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row
+    is at position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
     and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and `processors`
     take the place of what the device would get, for measurements and tests. Never waits for the device and allocates
     through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
@@ -301,6 +301,7 @@ def paged_attention(
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
     (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
+    assert k_cache.stride() == v_cache.stride(), "what is found in one is at the same place in the other"
     window = options.window
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
@@ -309,7 +310,7 @@ def paged_attention(
         key = part.kind, window, q.shape, k_cache.shape, tiling, sm, processors, captured
         planned = rows.plans.get(key)
         if planned is None:
-            tiles = tiling or _usual_tiling(part, q, k_cache, sm)
+            tiles = tiling or _usual_tiling(part, q, k_cache, sm, processors)
             planned = rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
         tensors = q, *cached, part.block_tables, planned.items, options.sinks
         how = options.scale, window, options.softcap
@@ -320,7 +321,7 @@ def paged_attention(
     return out
 
 
-def _usual_tiling(part: Part, q: Tensor, k_cache: Tensor, sm: int) -> Tiling:
-    _, heads, head_dim = q.shape
-    coded = k_cache.dtype != q.dtype
-    return usual_tiling(sm, part.kind, head_dim, q.dtype, heads // k_cache.shape[2], part.queries, coded)
+def _usual_tiling(part: Part, q: Tensor, k_cache: Tensor, sm: int, processors: int) -> Tiling:
+    (_, heads, head_dim), kv_heads = q.shape, k_cache.shape[2]
+    coded, crowded = k_cache.dtype != q.dtype, len(part.context_lengths) * kv_heads > MANY * processors
+    return usual_tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries, coded, crowded)

@@ -9,6 +9,7 @@ from engine.kernels.awq_matmul import (
     IN_BFLOATS,
     IN_HALVES,
     LEAST_K,
+    MOST_PARTS,
     SINGLE_ROWS,
     TILINGS,
     add_parts_kernel,
@@ -42,7 +43,7 @@ def test_inputs_are_split_until_the_gpu_is_full_and_no_further(programs: int, bl
     split = parts(programs, blocks, 2 * 132)
     assert 1 <= split <= blocks
     assert split == 1 or programs * split <= 2 * 132
-    assert split == blocks or programs * (split + 1) > 2 * 132
+    assert split == blocks or programs * (split + 1) > (132 if split >= MOST_PARTS else 2 * 132)
 
 
 @pytest.mark.parametrize(
