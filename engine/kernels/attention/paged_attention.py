@@ -291,10 +291,10 @@ def paged_attention(
     q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
     positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, of the same strides, last dimension contiguous,
     and hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row
-    is at position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
-    and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and `processors`
-    take the place of what the device would get, for measurements and tests. Never waits for the device and allocates
-    through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
+    is at position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`,
+    written and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and
+    `processors` take the place of what the device would get, for measurements and tests. Never waits for the device
+    and allocates through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
