@@ -92,7 +92,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
 }
 _WIDE = _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}
 # Few rows leave multiprocessors with little to do but wait: two warps agree on a tile's highest score sooner than four.
-# On an H200 decoding took 0.83 to 0.93 of the wide tiles' time at 8 to 77 rows, 1.01 to 1.05 from 138 rows on.
+# On an H200 decoding took 0.83 to 0.96 of the wide tiles' time at 8 to 77 rows, 1.01 to 1.05 from 138 rows on.
 _HOPPER = {Rows.SHORT: _WIDE | {128: Tiling(32, 32, 2, 3, 4, 64)}, Rows.LONG: _LONG}
 CROWDED: dict[int, Table] = {90: {128: _WIDE[128]}}  # by sm, of more than `MANY` rows and KV heads a multiprocessor
 MANY = 6
