@@ -1,17 +1,18 @@
 """Checks of beam search on the GPU's path, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-if os.environ.get("TRITON_INTERPRET") != "1":
+from tests.engine.gpu_path import RUNS, loaded, the_cpus_own
+
+if not RUNS:
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.models.loading import load
+from engine import Engine, EngineConfig, SamplingParams, Submission
+from engine.models.loading import LoadedModel
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
 Said = list[tuple[list[int], float | None]]
@@ -26,9 +27,8 @@ def asked() -> list[Submission]:
     return [Submission(p, params) for p, params in zip(prompts, (SEARCH, BESIDE, SEARCH))]
 
 
-def said(folder: Path, config: EngineConfig) -> tuple[Said, bool]:
-    torch.set_num_threads(1)
-    with Engine(load(ModelSpec(str(folder), dtype="float32", device="cpu")), config, threads=1) as engine:
+def said(model: LoadedModel, config: EngineConfig) -> tuple[Said, bool]:
+    with Engine(model, config, threads=1) as engine:
         streams = engine.submit_many(asked())
         found = [(list(c.token_ids), c.score) for stream in streams for c in stream.results(100)]
         return found, any(0 in step.preempted or 2 in step.preempted for step in engine.trace.steps)
@@ -44,12 +44,11 @@ def said(folder: Path, config: EngineConfig) -> tuple[Said, bool]:
 def test_beams_are_those_of_the_cpu(name: str, config: EngineConfig, blocks: int, tmp_path: Path) -> None:
     """One step ahead of others; replayed, or with too few blocks for all."""
     save_tiny_model(TINY_MODELS[name], tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "0")
-        expected, _ = said(tmp_path, EngineConfig(**SIZES, depth=0))
-    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
+    with the_cpus_own() as device:
+        expected, _ = said(loaded(tmp_path, device), EngineConfig(**SIZES, depth=0))
+    model = loaded(tmp_path)
     memory = blocks * config.block_size * model.card.kv_token_bytes
-    found, preempted = said(tmp_path, replace(config, kv_memory=memory or None))
+    found, preempted = said(loaded(tmp_path), replace(config, kv_memory=memory or None))
     assert [tokens for tokens, _ in found] == [tokens for tokens, _ in expected]
     scores = [score or 0.0 for _, score in found]
     assert scores == pytest.approx([score or 0.0 for _, score in expected], abs=1e-4)

@@ -1,23 +1,22 @@
 """Checks of prompts' log-probabilities on the GPU's path, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-if os.environ.get("TRITON_INTERPRET") != "1":
+from tests.engine.gpu_path import RUNS, loaded
+
+if not RUNS:
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.models.loading import load
+from engine import Engine, EngineConfig, SamplingParams, Submission
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model, save_tiny_model
 
 
 def test_a_prompt_is_as_likely_as_the_model_says(tmp_path: Path) -> None:
     """In parts, beside a request that asks for nothing, one step ahead."""
     tiny = TINY_MODELS["llama"]
-    torch.set_num_threads(1)
     save_tiny_model(tiny, tmp_path)
     random = torch.Generator().manual_seed(5)
     plain, prompt = (torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (3, 11))
@@ -25,8 +24,7 @@ def test_a_prompt_is_as_likely_as_the_model_says(tmp_path: Path) -> None:
         expected = make_tiny_model(tiny)(torch.tensor([prompt])).logits[0].log_softmax(-1)
     config = EngineConfig("chunked", max_running=2, token_budget=6, block_size=4, depth=1, cuda_graphs=False)
     params = SamplingParams(max_tokens=2, temperature=0, ignore_eos=True)
-    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
-    with Engine(model, config, threads=1) as engine:
+    with Engine(loaded(tmp_path), config, threads=1) as engine:
         others, asked = engine.submit_many(
             [Submission(plain, params), Submission(prompt, params.with_(prompt_logprobs=2))]
         )

@@ -1,18 +1,19 @@
 """Checks of penalties, bias, banned words and grammars on the GPU's path, which `test_triton_path.py` runs with
 TRITON_INTERPRET=1."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-if os.environ.get("TRITON_INTERPRET") != "1":
+from tests.engine.gpu_path import RUNS, loaded, the_cpus_own
+
+if not RUNS:
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.models.loading import LoadedModel, load
+from engine import Engine, EngineConfig, SamplingParams, Submission
+from engine.models.loading import LoadedModel
 from engine.trace import Step
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
@@ -68,10 +69,9 @@ def said(model: LoadedModel, config: EngineConfig) -> tuple[dict[tuple[int, int]
 @pytest.mark.parametrize("name", CONFIGS)
 def test_rules_give_the_tokens_of_the_cpu(name: str, folder: Path) -> None:
     config = CONFIGS[name]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "0")
-        expected, _ = said(load(ModelSpec(str(folder), dtype="float32", device="cpu")), config)
-    found, steps = said(load(ModelSpec(str(folder), dtype="float32", device="cpu")), config)
+    with the_cpus_own() as device:
+        expected, _ = said(loaded(folder, device), config)
+    found, steps = said(loaded(folder), config)
     assert found == expected
     assert any(step.graph for step in steps) == (name == "graphs, one step behind")
     assert any(len(step.preempted) for step in steps) == ("preempted" in name)

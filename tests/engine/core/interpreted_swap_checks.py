@@ -1,12 +1,13 @@
 """Checks of preemption by swap on the GPU's path, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-if os.environ.get("TRITON_INTERPRET") != "1":
+from tests.engine.gpu_path import DEVICE, RUNS
+
+if not RUNS:
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
@@ -23,7 +24,7 @@ def test_what_comes_back_is_what_went_out(tmp_path: Path) -> None:
     save_tiny_model(TINY_MODELS["llama"], tmp_path)
     random = torch.Generator().manual_seed(3)
     prompts = [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (9, 5, 7)]
-    with Engine(ModelSpec(str(tmp_path), dtype="float32", device="cpu"), threads=1) as engine:
+    with Engine(ModelSpec(str(tmp_path), dtype="float32", device=DEVICE), threads=1) as engine:
         said = []
         for blocks, preemption in ((40, "recompute"), (8, "swap")):
             swaps, memory = preemption == "swap", blocks * 4 * engine.card.kv_token_bytes
