@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import Any
@@ -28,7 +28,7 @@ from engine.bench.gpu.tests import ONE_THREAD
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.attention.tilings import Rows, Tiling, candidates
+from engine.kernels.attention.tilings import Rows, Tiling, candidates, device_facts, usual_tiling
 
 BLOCK = 16
 K = 1024
@@ -37,6 +37,7 @@ DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
 COMPILERS = 8  # processes
 ROOM = 0.7  # of the free memory, for caches
+ONE_ROW = "context 8d | tiles 6d | whole µs 9.1f | split µs 9.1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,7 @@ def decode_kernel(bench: Bench) -> None:
             reached[case] = bound / seconds
             lengths = "uneven" if case.uneven else ""
             table.add(*case.name, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case], lengths)
+    _tell_one_row(bench, kernels)
     what = "of the copy bandwidth: decode attention,"
     alone = [share for case, share in reached.items() if case.batch == 1 and case.context == 8 * K]
     even = {case: share for case, share in reached.items() if not case.uneven}
@@ -197,6 +199,17 @@ def decode_kernel(bench: Bench) -> None:
     ):
         if shares:
             bench.goal(f"{what} {words}", goal, min(shares))
+
+
+def _tell_one_row(bench: Bench, kernels: Kernels) -> None:
+    """What a program's beginning and end cost, and a tile, where nothing runs beside it; and what splitting does."""
+    pool = kernels.pool
+    table = bench.table("One row, group 4: by one program a KV head, and as it is split", columns(ONE_ROW))
+    tiles = usual_tiling(device_facts(bench.watch.device)[0], Rows.SHORT, pool.head_dim, bench.watch.dtype, 4, 1)
+    for context in (1, 20) if bench.rehearsal else (1, 64, 128, 256, 1 * K, 4 * K):
+        laid = pool.lay_out(Case(1, context, 4))
+        whole, split = laid.seconds(replace(tiles, programs=0)), laid.seconds()
+        table.add(context, -(-context // tiles.block_keys), 1e6 * whole, 1e6 * split)
 
 
 def prefill_kernel(bench: Bench) -> None:

@@ -16,8 +16,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, reckoned, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
+from engine.bench.gpu.yardstick import tell_pieces, watched
 from engine.bench.rounding import round_to_nearest
-from engine.bench.subject import Shape
+from engine.bench.subject import Case, Lengths, Shape, make_case
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.awq_matmul import awq_matmul
@@ -32,6 +33,7 @@ LLAMA = Shape(4096, 32, 32, 8, 14_336, 128_256, 8192)  # Llama-3.1-8B's
 TINY = Shape(128, 1, 4, 1, 128, 128, 256)
 ROWS = (1, 8, 16, 32)
 FEW = 16  # rows up to which the packed weights are what a product costs
+LAYERS_WATCHED = 8
 ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the making of it take
 
 
@@ -142,6 +144,23 @@ def large(bench: Bench) -> None:
             table.say("what comes after: not measured, the section's time is over")
             modules.close()
             break
+
+
+def kernels(bench: Bench, name: str) -> None:
+    """Where the GPU's time goes in steps of one row of some of its layers, held in one way."""
+    room, few = bench.watch.free(), LAYERS_WATCHED
+    if lacking := missing(name) or ("" if room >= ROOM or bench.rehearsal else "too little GPU memory is free"):
+        bench.table(f"Steps of one row, {name}", columns("40")).say(f"not measured: {lacking}")
+        return
+    convert = {"none": lambda module: module, "awq": as_awq, "nf4": as_nf4}[name]
+    model = wrapped(convert(random_llama_8b(bench, few)), f"random Llama 8B, {few} layers, {name}", name)
+    prompt, new = (6, 4) if bench.rehearsal else (960, 2000)
+    case = Case(make_case(1, Shape(vocabulary=model.card.vocabulary), Lengths(prompt, prompt)).prompts, (new,))
+    with begun(model, EngineConfig(max_running=1, kv_memory=pool_bytes(bench) or 1 << 30)) as engine:
+        pieces = watched(bench, engine, case)
+        tell_pieces(bench, pieces, f"steps of one row of {few} layers of Llama-3.1-8B's shape, {name}")
+    del model, engine
+    free_device_memory()
 
 
 def awq_products(bench: Bench) -> None:

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -38,14 +39,17 @@ from engine.memory import published
 SECTIONS: dict[str, tuple[float, str]] = {
     "launches": (5, "engine.bench.gpu.small_kernels:launches"),
     "launched": (20, "engine.bench.gpu.mixed:launched"),
-    "yardstick": (80, "engine.bench.gpu.yardstick:throughput"),
-    "dependent": (50, "engine.bench.gpu.yardstick:dependent"),
-    "attention": (60, "engine.bench.gpu.attention:decode_kernel"),
-    "large": (90, "engine.bench.gpu.quantized:large"),
-    "kernels": (40, "engine.bench.gpu.yardstick:kernels"),
-    "prefill": (25, "engine.bench.gpu.attention:prefill_kernel"),
+    "yardstick": (60, "engine.bench.gpu.yardstick:throughput"),
+    "attention": (30, "engine.bench.gpu.attention:decode_kernel"),
+    "large": (60, "engine.bench.gpu.quantized:large"),
+    "prefill": (15, "engine.bench.gpu.attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu.peers:peers"),
     "decode": (75, "engine.bench.gpu.decode:decode"),
+    "kernels": (25, "engine.bench.gpu.yardstick:kernels"),
+    "kernels-dense": (25, "engine.bench.gpu.quantized:kernels none"),
+    "kernels-awq": (25, "engine.bench.gpu.quantized:kernels awq"),
+    "kernels-nf4": (25, "engine.bench.gpu.quantized:kernels nf4"),
+    "dependent": (40, "engine.bench.gpu.yardstick:dependent"),
     "mixed": (45, "engine.bench.gpu.mixed:mixed"),
     "tilings": (90, "engine.bench.gpu.attention:tilings"),
     "layouts": (15, "engine.bench.gpu.attention:layouts"),
@@ -56,7 +60,8 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "compiled": (40, "engine.bench.gpu.fused:compiled"),
     "parallel": (120, "engine.bench.gpu.parallel:parallel"),
 }
-LEAVING = {"kernels"}  # sections after which their process ends: a profiler leaves something behind that slows launches
+# Sections after which their process ends: a profiler leaves something behind that slows launches.
+LEAVING = {"kernels", "kernels-dense", "kernels-awq", "kernels-nf4"}
 TESTS, TESTS_SECONDS = "tests", 170.0
 JOBS = "yardstick", "dependent", "not fused", "large", "awq", "attention"  # of `engine.bench.gpu.warm`
 TOTAL = 530.0  # seconds of all, imports and tests included: a machine's lender may end a command after 600
@@ -240,10 +245,11 @@ def walk(bench: Bench, sections: Sequence[str], deadline: float) -> int:
 
 
 def find(place: str) -> Section:
-    """Imported when it is its turn: what cannot be imported fails by itself."""
-    module, _, name = place.partition(":")
+    """Imported when it is its turn: what cannot be imported fails by itself. Words after the name are given to it."""
+    module, _, called = place.partition(":")
+    name, *words = called.split()
     found: Section = getattr(importlib.import_module(module), name)
-    return found
+    return partial(found, name=words[0]) if words else found  # type: ignore[call-arg]
 
 
 @contextmanager

@@ -163,7 +163,7 @@ def kernels(bench: Bench) -> None:
     with begun(model, settings(bench)) as engine:
         if not bench.rehearsal:
             engine.run(workload(case.first(32))).result()
-        tell_pieces(bench, watched(bench, engine, case))
+        tell_pieces(bench, watched(bench, engine, case), "the yardstick's decode steps")
     del model, engine
     free_device_memory()
 
@@ -214,10 +214,10 @@ def decoding(run: Run, rows: int) -> None:
         time.sleep(0.005)
 
 
-def tell_pieces(bench: Bench, pieces: list[Piece]) -> None:
+def tell_pieces(bench: Bench, pieces: list[Piece], steps: str) -> None:
     """The idle share, and the kernels that take the most time."""
     wanted = columns("share 6.1% | times 6d | each µs 8.1f | 60")
-    table = bench.table("What the GPU does in a while of decode steps", wanted)
+    table = bench.table(f"What the GPU does in a while of {steps}", wanted)
     if len(pieces) < 2:
         table.say("the profiler saw nothing of the GPU")
         return

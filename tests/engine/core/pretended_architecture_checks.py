@@ -10,9 +10,6 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-if not torch.cuda.is_available():
-    pytest.skip("run by test_pretend_gpu.py", allow_module_level=True)
-
 import resources
 from engine import EngineConfig, SamplingParams
 from engine.models.loading import LoadedModel, wrap
@@ -24,6 +21,7 @@ from tests.engine.fusing_case import JOINED, all_kernels
 from tests.engine.requests import make_request
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
 
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="run by test_pretend_gpu.py")
 CONFIG = EngineConfig("chunked", 2, 16, block_size=4)
 EAGER = replace(CONFIG, cuda_graphs=False)
 FEW = ("gemma3", "gpt2", "gpt-oss")  # norms of heads and windows; no rotation; experts and sinks
