@@ -194,8 +194,8 @@ def four_bit_matmul(
     `packed` uint8 holds two weights a byte, row by row, and `scales` float32 one for each block of them; both are
     contiguous. A block is a multiple of 64, as `inputs` are. `table` is of x's dtype. `out` [..., outputs], contiguous,
     is written and returned where it is given; `processors` and `sm` take the place of what the device has. Gives the
-    same bits each time, and never waits for the device, so it can be captured in a CUDA graph. Calls on a device are for one
-    stream, or for streams that wait for one another.
+    same bits each time, and never waits for the device, so it can be captured in a CUDA graph. Calls on a device are
+    for one stream, or for streams that wait for one another.
     """
     outputs = 2 * packed.numel() // x.shape[-1]
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
@@ -218,6 +218,6 @@ def four_bit_matmul(
     tensors = target, sums, arrived, x, packed, scales, table.floats, bias
     sizes = rows, outputs, blocks, x.stride(0), part_blocks, split, row_tiles
     cut = shared, table.code, tiles.block_m, tiles.block_n, BLOCK_K // 2, tiles.at_once, tiles.num_stages
-    options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages}
-    launch(four_bit_matmul_kernel, (programs, split), (*tensors, *sizes, *cut), **options)
+    values, warps, stages = (*tensors, *sizes, *cut), tiles.num_warps, tiles.num_stages
+    launch(four_bit_matmul_kernel, (programs, split), values, num_warps=warps, num_stages=stages)
     return out
