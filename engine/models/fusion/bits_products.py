@@ -25,8 +25,8 @@ FOUR, EIGHT = "Linear4bit", "Linear8bitLt"
 
 @dataclass(frozen=True, slots=True)
 class FourBits(HeldByLayers):
-    """Packed codes uint8 `[weights / 2, 1]` of a matrix, their scales in `state`, a `QuantState`. `table` are the codes'
-    numbers where our kernel multiplies few rows."""
+    """Packed codes uint8 `[weights / 2, 1]` of a matrix, their scales in `state`, a `QuantState`; in `table`
+    what codes mean, where our kernel multiplies few rows."""
 
     weight: Tensor
     state: Any
@@ -79,9 +79,7 @@ def is_single(part: Any, setting: Setting) -> bool:
     if type(part).__name__ != FOUR or hasattr(type(part), MARK) or not is_of_bits(part, setting):
         return False
     state = part.weight.quant_state
-    return (
-        getattr(part, "in_features", None) == state.shape[-1] and _table(state, part.weight, setting.dtype) is not None
-    )
+    return part.in_features == state.shape[-1] and _table(state, part.weight, setting.dtype) is not None
 
 
 def _table(state: Any, weight: Tensor, dtype: torch.dtype) -> Table | None:
