@@ -31,8 +31,10 @@ from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
 from engine.kernels.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.four_bits import four_bit_matmul
 from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
+from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
@@ -146,10 +148,6 @@ def spills_in_loops(sass: str) -> int:
     return sum(any(first <= at <= last for first, last in loops) for at in spills)
 
 
-def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-    return torch.empty(shape, dtype=dtype, device="meta")
-
-
 def attention(
     sm: int,
     kind: Rows,
@@ -224,11 +222,6 @@ def norm(x: Tensor, rounding: Rounding) -> Launch:
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
     """A product of an 8B model's size, and what adds up its parts where that is a kernel of its own."""
     return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group), processors=132)
-
-
-def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    qweight, qzeros = empty(inputs, outputs // 8), empty(inputs // group, outputs // 8)
-    return qweight, qzeros, empty(inputs // group, outputs, dtype=torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +308,10 @@ def shipped(sm: int) -> dict[str, Launch]:
         for rows in (1, 17, 64):
             products = awq_products(rows, 128, dtype)
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
+        for rows in (1, 17):
+            given = empty(rows, 4096, dtype=dtype), *four_bit_weights(4096, 4096, dtype)
+            multiplying = launched(four_bit_matmul, *given, processors=132, sm=sm)
+            found.append((f"four_bit_matmul {rows} {TYPES[dtype]}", multiplying[0]))
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
     if sm == DEPENDENT:

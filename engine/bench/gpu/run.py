@@ -63,7 +63,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
 # Sections after which their process ends: a profiler leaves something behind that slows launches.
 LEAVING = {"kernels", "kernels-dense", "kernels-awq", "kernels-nf4"}
 TESTS, TESTS_SECONDS = "tests", 170.0
-JOBS = "yardstick", "dependent", "not fused", "large", "awq", "attention"  # of `engine.bench.gpu.warm`
+JOBS = "yardstick", "dependent", "not fused", "large", "awq", "nf4", "attention"  # of `engine.bench.gpu.warm`
 TOTAL = 530.0  # seconds of all, imports and tests included: a machine's lender may end a command after 600
 LEAST = 4.0  # seconds that a section is begun with
 PATIENCE = 5.0  # seconds after its own that a section is interrupted

@@ -15,10 +15,11 @@ from transformers import PreTrainedModel
 
 from engine.bench.gpu.attention import Case, K, Kernels, Pool
 from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
-from engine.bench.gpu.quantized import BATCHES, as_awq, random_llama_8b
+from engine.bench.gpu.quantized import BATCHES, as_awq, as_nf4, random_llama_8b
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.stopwatch import GpuStopwatch
 from engine.bench.gpu.yardstick import settings
+from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.dependent_launch import can_depend
 
@@ -33,11 +34,15 @@ def of_yardstick(bench: Bench, dependent: str = "0", fused: bool = True) -> None
         meet(bench, random_qwen3(bench, 1), settings(bench), fused=fused)
 
 
-def of_large(bench: Bench, convert: Callable[[PreTrainedModel], PreTrainedModel] | None = None) -> None:
-    """Those of Llama-3.1-8B's shape, dense or as AWQ."""
-    module = random_llama_8b(bench, 1)
-    config = EngineConfig(max_running=max(BATCHES))
-    meet(bench, module if convert is None else convert(module), config, "none" if convert is None else "awq")
+WAYS: dict[str, Callable[[PreTrainedModel], PreTrainedModel]]
+WAYS = {"none": lambda module: module, "awq": as_awq, "nf4": as_nf4}
+
+
+def of_large(bench: Bench, quantization: str = "none") -> None:
+    """Those of Llama-3.1-8B's shape, dense or quantized."""
+    if not missing(quantization):
+        module = WAYS[quantization](random_llama_8b(bench, 1))
+        meet(bench, module, EngineConfig(max_running=max(BATCHES)), quantization)
 
 
 def meet(
@@ -65,7 +70,8 @@ JOBS: dict[str, Callable[[Bench], None]] = {
     "dependent": partial(of_yardstick, dependent="1"),
     "not fused": partial(of_yardstick, fused=False),
     "large": of_large,
-    "awq": partial(of_large, convert=as_awq),
+    "awq": partial(of_large, quantization="awq"),
+    "nf4": partial(of_large, quantization="nf4"),
     "attention": of_attention,
 }
 

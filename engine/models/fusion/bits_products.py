@@ -1,4 +1,5 @@
-"""Layers of one input that bitsandbytes quantized, as one product: rows below rows, in the layout that they have.
+"""Layers of one input that bitsandbytes quantized, as one product: rows below rows, in the layout that they have. Few
+rows of x are multiplied with 4-bit weights by our own kernel, those of single layers too.
 
 4-bit weights lie flat in blocks that never reach into another layer, and 8-bit ones have a scale a row, so what is
 joined is what each layer held. Scales that are quantized too are kept less a mean of each layer's own, so they stay
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.kernels.four_bits import BLOCK_K, CODES, FEW_ROWS, Table, four_bit_matmul, table_of
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
-from engine.models.fusion.parts import LeftAlone, Setting
+from engine.models.fusion.parts import MARK, LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
 
 FOUR, EIGHT = "Linear4bit", "Linear8bitLt"
@@ -23,11 +25,13 @@ FOUR, EIGHT = "Linear4bit", "Linear8bitLt"
 
 @dataclass(frozen=True, slots=True)
 class FourBits(HeldByLayers):
-    """Packed codes uint8 `[weights / 2, 1]` of a matrix, their scales in `state`, a `QuantState`."""
+    """Packed codes uint8 `[weights / 2, 1]` of a matrix, their scales in `state`, a `QuantState`; in `table`
+    what codes mean, where our kernel multiplies few rows."""
 
     weight: Tensor
     state: Any
     bias: Tensor | None
+    table: Table | None
 
     def plain(self) -> Tensor:
         from bitsandbytes.functional import dequantize_4bit
@@ -35,6 +39,8 @@ class FourBits(HeldByLayers):
         return dequantize_4bit(self.weight, self.state)
 
     def multiply(self, x: Tensor) -> Tensor:
+        if self.table is not None and x.numel() <= FEW_ROWS * x.shape[-1]:
+            return four_bit_matmul(x, self.weight, self.state.absmax, self.table, self.bias)
         from bitsandbytes import matmul_4bit
 
         return matmul_4bit(x, self.weight, quant_state=self.state, bias=self.bias)
@@ -68,6 +74,27 @@ def is_of_bits(linear: Any, setting: Setting) -> bool:
     return type(linear).__name__ == EIGHT and linear.state.CB is not None and not linear.state.has_fp16_weights
 
 
+def is_single(part: Any, setting: Setting) -> bool:
+    """Whether a layer that was joined with no other one is for our kernel."""
+    if type(part).__name__ != FOUR or hasattr(type(part), MARK) or not is_of_bits(part, setting):
+        return False
+    state = part.weight.quant_state
+    return part.in_features == state.shape[-1] and _table(state, part.weight, setting.dtype) is not None
+
+
+def _table(state: Any, weight: Tensor, dtype: torch.dtype) -> Table | None:
+    """The numbers of a matrix's codes, where our kernel multiplies it in that dtype; waits for the device."""
+    if dtype not in (torch.float16, torch.bfloat16) or state.nested or state.absmax.dtype is not torch.float32:
+        return None
+    if getattr(state, "packing_format_for_cpu", False) or weight.dtype is not torch.uint8:
+        return None
+    if len(state.shape) != 2 or state.shape[1] % BLOCK_K or state.blocksize % BLOCK_K or len(state.code) != CODES:
+        return None
+    if state.absmax.numel() * state.blocksize != state.shape.numel():
+        return None
+    return table_of(tuple(state.code.tolist()), dtype, weight.device)
+
+
 class BitsProduct(JoinedProduct):
     """Of layers whose weights become views of the joined ones. Raises LeftAlone where no layout holds all."""
 
@@ -89,6 +116,9 @@ def _four(linears: Sequence[Any]) -> FourBits:
     first = states[0]
     if any(state.nested for state in states):
         raise LeftAlone("their scales are quantized too, around a mean of each layer's own")
+    if len(linears) == 1:
+        (linear,) = linears
+        return FourBits(linear.weight.data, first, linear.bias, _table(first, linear.weight, linear.compute_dtype))
     if len({(state.blocksize, state.quant_type, state.dtype) for state in states}) > 1:
         raise LeftAlone("their codes are of several kinds")
     if any(getattr(state, "packing_format_for_cpu", False) for state in states):
@@ -101,7 +131,8 @@ def _four(linears: Sequence[Any]) -> FourBits:
         state.absmax = view
     shape = torch.Size((sum(linear.out_features for linear in linears), linears[0].in_features))
     how = {"code": first.code, "blocksize": first.blocksize, "quant_type": first.quant_type, "dtype": first.dtype}
-    return FourBits(weight, QuantState(absmax, shape, **how), join_biases(linears))
+    joined = QuantState(absmax, shape, **how)
+    return FourBits(weight, joined, join_biases(linears), _table(joined, weight, linears[0].compute_dtype))
 
 
 def _eight(linears: Sequence[Any]) -> EightBits:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from engine.kernels.gemv import DTYPES, gemv, is_row
 from engine.models.fusion.awq_products import AwqProduct, is_packed
-from engine.models.fusion.bits_products import BitsProduct, is_of_bits
+from engine.models.fusion.bits_products import BitsProduct, is_of_bits, is_single
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
@@ -66,8 +66,9 @@ def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
 
 
 def alone(part: nn.Module, setting: Setting) -> Any:
-    """The layer itself, where it is a plain one that a row is multiplied with faster."""
-    return part if setting.dtype in DTYPES and _is_plain(part, setting) else None
+    """The layer itself, where few rows are multiplied with it faster: a plain one, or bitsandbytes' own."""
+    plain = setting.dtype in DTYPES and _is_plain(part, setting)
+    return part if plain or is_single(part, setting) else None
 
 
 def _is_plain(linear: Any, setting: Setting) -> bool:
@@ -102,6 +103,8 @@ def _agree(made: Tensor, own: Tensor, setting: Setting) -> None:
 
 def for_rows(linear: nn.Linear, setting: Setting) -> FusedPart:
     """The class of a layer that is not joined. Raises LeftAlone where its product is not what the layer computes."""
+    if type(linear) is not nn.Linear:
+        return join([linear], setting)[0]
     own: Callable[..., Tensor] = type(linear).forward
     use, x = Use(), setting.draw(1, 1, linear.in_features)
     _agree(multiply(x, linear.weight, linear.bias), linear(x), setting)

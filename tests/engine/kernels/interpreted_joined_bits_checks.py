@@ -16,11 +16,14 @@ pytest.importorskip("bitsandbytes")
 
 from bitsandbytes.nn import Int8Params, Linear4bit, Linear8bitLt, Params4bit
 
+from engine.kernels.four_bits import FEW_ROWS, four_bit_matmul_kernel
+from engine.kernels.jit import launched
 from engine.models.fusion.fuse import fuse
 from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
 JOINED = 10  # layers of the two decoder layers whose products are joined
+SINGLE = 4  # others of theirs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,7 +64,7 @@ def test_quantized_layers_of_one_input_are_one_product_and_can_be_undone(quantiz
     before = logits(module)
     held = held_bytes(module)
     fusion = fuse(module)
-    assert all_kernels(fusion)["product"] == JOINED, fusion.text
+    assert all_kernels(fusion)["product"] == JOINED + (SINGLE if quantization == "nf4" else 0), fusion.text
     assert held_bytes(module) == held
     assert difference(logits(module), before) < 2e-2
     fusion.undo()
@@ -77,3 +80,19 @@ def test_scales_that_are_quantized_too_keep_the_layers_apart_and_that_is_said() 
     assert "product" not in all_kernels(fusion)
     fusion.undo()
     assert torch.equal(logits(module), before)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_few_rows_of_4_bit_layers_are_multiplied_by_our_kernel_and_many_by_bitsandbytes(name: str) -> None:
+    module = model_of("nf4", name)
+    fuse(module)
+    attention, mlp = module.model.layers[0].self_attn, module.model.layers[0].mlp
+    for layer in (attention.q_proj, attention.o_proj, mlp.up_proj, mlp.down_proj):
+        own = type(layer).__mro__[1].forward
+        for rows, launches in ((1, 1), (FEW_ROWS, 1), (FEW_ROWS + 1, 0)):
+            x = torch.randn(1, rows, layer.in_features, generator=torch.Generator().manual_seed(rows)).half()
+            with torch.inference_mode():
+                made, expected = layer(x), own(layer, x)
+                found = launched(layer, x.clone())
+            torch.testing.assert_close(made, expected, rtol=2e-3, atol=2e-3 * float(expected.abs().max()))
+            assert [each.kernel for each in found] == [four_bit_matmul_kernel] * launches

@@ -19,8 +19,8 @@ from engine.kernels.awq_matmul import (
     programs_at_once,
     tiling,
 )
-from engine.kernels.compiled import awq_weights, empty
 from engine.kernels.jit import launched
+from engine.kernels.meta_weights import awq_weights, empty
 from engine.models.quantization.awq_layout import SHIFTS
 
 

@@ -18,9 +18,11 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.awq_matmul import awq_matmul
-from engine.kernels.compiled import awq_weights, empty, norm, specialization
+from engine.kernels.compiled import norm, specialization
+from engine.kernels.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
 from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
+from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
@@ -102,7 +104,7 @@ def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
 
 
 def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
-    """Of a step of an AWQ checkpoint, or a dense one."""
+    """Of a step of an AWQ checkpoint, one in nf4, or a dense one."""
     q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
     joined = {(model.hidden, q + 2 * kv), (model.hidden, 2 * model.intermediate)}
     layers = {(model.hidden, q), (model.hidden, kv), (q, model.hidden), (model.hidden, model.intermediate)}
@@ -110,6 +112,9 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
         yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors, sm=gpu.sm)
+        if tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
+            given = x, *four_bit_weights(inputs, outputs, gpu.dtype), bias
+            yield from launched(four_bit_matmul, *given, processors=gpu.processors, sm=gpu.sm)
         if tokens == 1:
             yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias)
 

@@ -1,0 +1,24 @@
+"""Tensors without data, for launches that are kept from running."""
+
+import torch
+from torch import Tensor
+
+from engine.kernels.four_bits import CODES, Table, table_of
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
+    qweight, qzeros = empty(inputs, outputs // 8), empty(inputs // group, outputs // 8)
+    return qweight, qzeros, empty(inputs // group, outputs, dtype=torch.float16)
+
+
+def four_bit_weights(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Table]:
+    """What `four_bit_matmul` takes of a layer; other numbers for its codes would change constants alone."""
+    packed, scales = (
+        empty(inputs * outputs // 2, 1, dtype=torch.uint8),
+        empty(inputs * outputs // 64, dtype=torch.float32),
+    )
+    return packed, scales, table_of(tuple(code / CODES for code in range(CODES)), dtype, packed.device)

@@ -1,0 +1,73 @@
+"""Checks of the kernel for bitsandbytes' 4-bit weights that `test_interpreted.py` runs with TRITON_INTERPRET=1, in a
+process of their own.
+
+float16 only: the interpreter's bfloat16 is wrong (Triton 3.9).
+"""
+
+import os
+
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+from engine.kernels.awq_matmul import arrivals
+from engine.kernels.four_bits import FEW_ROWS, four_bit_matmul
+from tests.engine.kernels.four_bits_case import Product, check, make_weights
+
+HALF = torch.float16
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("rows", [*range(1, 18), 32, 33, FEW_ROWS])
+def test_every_number_of_rows_agrees_with_the_oracle(rows: int) -> None:
+    check(Product(rows, 256, 136, HALF), rows)
+
+
+@pytest.mark.parametrize("rows", [2, 20])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "block"),
+    [(64, 1, 64), (128, 8, 64), (192, 130, 64), (320, 72, 320), (192, 128, 128), (640, 40, 128), (512, 256, 4096)],
+)
+def test_every_block_and_odd_sizes_are_served(inputs: int, outputs: int, block: int, rows: int) -> None:
+    check(Product(rows, inputs, outputs, HALF, block, bias=True), inputs + rows)
+
+
+def test_any_table_of_sixteen_numbers_is_looked_up() -> None:
+    check(Product(3, 128, 64, HALF, kind="fp4"), 0)
+
+
+@pytest.mark.parametrize("gap", [24, 7])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_rows_of_x_that_lie_apart_are_read_by_their_stride(rows: int, gap: int) -> None:
+    check(Product(rows, 128, 64, HALF, bias=True, gap=gap), rows)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 16, 40])
+def test_many_parts_are_added_up_by_the_program_that_is_done_last_and_counts_are_left_at_zero(rows: int) -> None:
+    product = Product(rows, 704, 136, HALF, bias=True)  # eleven parts, more than are read at a time
+    check(product, rows, processors=30)
+    assert not arrivals(torch.device("cpu"), 1).any()
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+def test_a_row_has_the_same_bits_whatever_the_rows_beside_it_hold(rows: int) -> None:
+    random = torch.Generator().manual_seed(rows)
+    weights = make_weights(Product(rows, 256, 64, HALF), random)
+    x = torch.randn(rows, 256, generator=random).half()
+    other = torch.cat([x[:1], 1000 * torch.randn(rows - 1, 256, generator=random).half()])
+    assert torch.equal(four_bit_matmul(x, *weights)[0], four_bit_matmul(other, *weights)[0])
+
+
+def test_x_of_more_dimensions_keeps_them_and_none_needs_no_launch() -> None:
+    weights = make_weights(Product(6, 64, 16, HALF), torch.Generator().manual_seed(0))
+    x = torch.randn(2, 3, 64).half()
+    out = four_bit_matmul(x, *weights)
+    assert out.shape == (2, 3, 16)
+    assert torch.equal(out.flatten(0, 1), four_bit_matmul(x.flatten(0, 1), *weights))
+    assert four_bit_matmul(x[:0], *weights).shape == (0, 3, 16)
