@@ -26,9 +26,10 @@ from engine.kernels.jit import constant, jit, launch, tl
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
-# Of more rows bitsandbytes makes floats of all weights for cuBLAS, which reads and writes nine times the packed bytes;
-# two tiles of rows are done sooner: reasoned, not measured.
-FEW_ROWS = 64
+# One row is bitsandbytes' own: its kernel for that was measured, on an H200 at four times the time of the packed bytes,
+# and ours was not yet. Of more it makes floats of all weights for cuBLAS, which reads and writes nine times these bytes
+# (a step of eight rows took three times as long as of one); up to 64, tiles of ours should be done sooner.
+LEAST_ROWS, FEW_ROWS = 2, 64
 ASSEMBLED = constant(not interpreted)
 REGISTERS = constant("=&r,=&r,=&r,=&r,r")
 

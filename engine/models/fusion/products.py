@@ -83,7 +83,9 @@ def _alike(linears: Sequence[Any]) -> bool:
 
 def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
-    drawn = [setting.draw(1, rows, linears[0].in_features) for rows in (3, 1)]
+    drawn = [
+        setting.draw(1, rows, linears[0].in_features) for rows in (1, 3, 40)
+    ]  # each of its own tile, where few rows have some
     expected = [[linear(x) for linear in linears] for x in drawn]
     make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:

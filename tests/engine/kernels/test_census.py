@@ -19,7 +19,7 @@ from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.awq_matmul import awq_matmul
 from engine.kernels.compiled import norm, specialization
-from engine.kernels.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
+from engine.kernels.four_bits import BLOCK_K, FEW_ROWS, LEAST_ROWS, four_bit_matmul
 from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
 from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
@@ -112,7 +112,7 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
         yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors, sm=gpu.sm)
-        if tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
+        if LEAST_ROWS <= tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
             given = x, *four_bit_weights(inputs, outputs, gpu.dtype), bias
             yield from launched(four_bit_matmul, *given, processors=gpu.processors, sm=gpu.sm)
         if tokens == 1:
