@@ -33,6 +33,6 @@ def check_interpreted(files: Iterable[Path | str], *options: str, **environment:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def check_on_pretend_gpu(files: Iterable[Path | str], pace: str = "late") -> None:
+def check_on_pretend_gpu(files: Iterable[Path | str]) -> None:
     """Likewise with a GPU that is not there: see `tests.pretend_gpu`."""
-    check_interpreted(files, "-p", "tests.pretend_gpu.plugin", PRETEND_PACE=pace)
+    check_interpreted(files, "-p", "tests.pretend_gpu.plugin", PRETEND_PACE="late")

@@ -27,8 +27,9 @@ CPU_SETS = tuple(256 * KIB << i for i in range(10))  # up to 128 MiB: touching m
 GPU_SETS = tuple(4 * MIB << i for i in range(9))  # up to 1 GiB; smaller copies measure the launch
 CPU_TOKENS, GPU_TOKENS = 512, 4096  # tokens of a large prefill
 CPU_WIDEST, GPU_WIDEST = 2048, 8192
-LEAST = 0.001  # seconds that one measurement takes at least
-ROUNDS = 3  # the fastest of so many counts, apart in time: other processes come and go
+LEAST = 0.00025  # seconds that one count takes at least: the shorter, the likelier no other process comes between
+COUNTS = 4  # side by side, of which the fastest counts
+ROUNDS = 3  # and the fastest of so many rounds, apart in time: other processes come and go
 PATIENCE = 0.05  # seconds; a product of fewer tokens is measured where it takes longer
 WEEK = 7 * 24 * 3600.0
 FORMAT = 1
@@ -138,19 +139,21 @@ def _product(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int
 
 
 def _seconds(do: Callable[[], Any], device: torch.device) -> float:
-    """Seconds of one call, of as many as take long enough to be told."""
+    """Seconds of one call: in the fastest of some counts, each of as many calls as take long enough to be told."""
     do()
     if device.type == "cuda":
         return _gpu_seconds(do)
-    calls = 1
-    while True:
+    calls, counted, fastest = 1, 0, float("inf")
+    while counted < COUNTS:
         begun = time.perf_counter()
         for _ in range(calls):
             do()
         seconds = time.perf_counter() - begun
-        if seconds >= LEAST:
-            return seconds / calls
-        calls = max(2 * calls, int(calls * 1.2 * LEAST / max(seconds, 1e-7)))
+        if seconds < LEAST:
+            calls = max(2 * calls, int(calls * 1.2 * LEAST / max(seconds, 1e-7)))
+        else:
+            counted, fastest = counted + 1, min(fastest, seconds / calls)
+    return fastest
 
 
 def _gpu_seconds(do: Callable[[], Any], calls: int = 10) -> float:

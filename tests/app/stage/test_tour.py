@@ -124,7 +124,7 @@ def memory_bound(stage: Stage) -> None:
     prefill, decode = panel.points.point(0), panel.points.point(12)
     assert prefill.intensity > 20 * decode.intensity, "at the right, and at the left"
     assert decode.tokens == 1, "with more, fast memory and one slow processor can stand right of the ridge"
-    assert decode.limit < decode.rate, "under the slope"
+    assert decode.intensity < 1, "left of the ridge of whatever computes faster than it reads"
 
 
 def static(stage: Stage) -> None:

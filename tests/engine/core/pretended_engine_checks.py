@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from engine.core.setup.rehearsal import Rehearsal
 from engine.jobs import LoadProgress
 from engine.trace import Kind
 from tests.engine.tiny_models import TINY_MODELS, random_prompts, save_tiny_model
-from tests.pretend_gpu import tensor
+from tests.pretend_gpu import streams, tensor
 
 pytestmark = pytest.mark.timeout(400)  # an interpreted load is slow
 DEVICE = "cuda:1"  # the second: what is not where the model is meets the first one
@@ -92,6 +93,13 @@ def test_tokens_are_those_of_the_cpu(name: str, engine: Engine, expected: list[t
     decoded = [step for step in engine.trace.steps if step.rows and (step.kind == Kind.DECODE).all()]
     assert len(decoded) > 3
     assert all(bool(step.graph) == bool(header.graphs) for step in decoded)
+
+
+def test_nothing_hangs_on_when_the_gpu_does_its_work(
+    engine: Engine, expected: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.pace, "pace", Random(7))
+    assert said(engine, CONFIGS["chunked"]) == expected
 
 
 def test_a_load_says_what_it_does_all_the_while(engine: Engine) -> None:

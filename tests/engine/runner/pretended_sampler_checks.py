@@ -1,5 +1,5 @@
-"""Checks of the GPU's sampler that `test_gpu_sampler.py` runs on a pretend GPU: what its host waits for, and what rows
-with rules take."""
+"""Checks of the GPU's sampler on a pretend GPU, run by `tests/engine/core/test_pretend_gpu.py`: what its host waits
+for, and what rows with rules take."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 if not torch.cuda.is_available():
-    pytest.skip("run by test_gpu_sampler.py", allow_module_level=True)
+    pytest.skip("run by test_pretend_gpu.py", allow_module_level=True)
 
 from engine import SamplingParams
 from engine.decoding.constraints import Grammars

@@ -1,8 +1,7 @@
-"""What the device is told of a branch. Its draws are checked in tests/engine/kernels and tests/gpu."""
+"""What the device is told of a branch. Its draws are checked in tests/engine/kernels and tests/gpu, and what its host
+waits for in `pretended_sampler_checks.py`."""
 
-import shutil
 import struct
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from engine.runner.launched_step import Sampled, apart
 from engine.runner.sampling.drawing import LOWEST_TEMPERATURE
 from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words
 from tests.engine.kernels.sampling_case import make_branch
-from tests.interpreted import check_on_pretend_gpu
 
 
 def as_float(word: int) -> float:
@@ -73,10 +71,3 @@ def test_tokens_and_log_probabilities_go_to_the_host_in_one_copy(monkeypatch: py
     assert len(sent) == 4
     assert there.alternatives is not None
     assert there.alternatives.tolist() == [[1], [2]]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("c++") is None, reason="a few lines of C++ are compiled: apt-get install g++")
-def test_rows_with_rules_on_a_gpu_make_nobody_wait_and_take_little() -> None:
-    pytest.importorskip("triton")
-    check_on_pretend_gpu([Path(__file__).with_name("pretended_sampler_checks.py")])
