@@ -21,6 +21,7 @@ from pytestqt.qtbot import QtBot
 from app.playback.bridge import Bridge
 from app.session.session import THREADS, Session
 from app.ui import style_sheet, theme
+from app.ui.garbage import collected_here
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, no_hub
@@ -55,6 +56,13 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_data: NewD
 @pytest.fixture(scope="session", autouse=True)
 def dressed(qapp: QApplication) -> None:
     style_sheet.apply(qapp)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected(qapp: QApplication) -> Iterator[None]:
+    """As in the window's own process: an engine's thread in this one collects nothing of Qt."""
+    with collected_here():
+        yield
 
 
 def _found_timers() -> Iterator[QTimer]:
