@@ -28,6 +28,7 @@ from app.reports.reporting import Reports, reporting
 from app.session.session import Session
 from app.stage.scene import Scene
 from app.ui import style_sheet
+from app.ui.garbage import collected_here
 from app.window.greeting import greet
 from app.window.incidents import Incidents
 from app.window.main_window import MainWindow
@@ -89,7 +90,8 @@ async def unattended_window(size: tuple[int, int]) -> AsyncIterator[MainWindow]:
     closed = asyncio.get_running_loop().create_future()
     window.closed.connect(lambda: closed.set_result(None))
     try:
-        yield window
+        with collected_here():
+            yield window
     finally:
         window.close()
         await closed
@@ -170,7 +172,7 @@ def open_window(
             signal.signal(signal.SIGTERM, previous)
             window.deleteLater()
 
-    with contextlib.suppress(KeyboardInterrupt), _reporting() as reports:
+    with contextlib.suppress(KeyboardInterrupt), _reporting() as reports, collected_here():
         qasync.run(live(reports))
     return 0
 

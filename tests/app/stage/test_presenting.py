@@ -12,6 +12,7 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
 from app.stage.notes_window import clock_words
 from app.stage.scene_file import read_scene, shipped_tour
+from app.stage.spotlight import in_sight as place_in_sight
 from app.stage.tour import Tour
 from app.ui import theme
 from app.window.main_window import COMPARE, MainWindow
@@ -131,6 +132,10 @@ def test_a_tour_that_begins_in_full_screen_is_read_from_the_back_row_too(qtbot: 
     qtbot.waitUntil(lambda: tour.over and bool(tour.words), timeout=WAIT)
     panel = window.page.docks["timeline"]
     qtbot.waitUntil(lambda: "12 %" in " ".join(word.text for word in painted_words(panel)), timeout=WAIT)
+    assert tour.show is not None
+    shown = tour.show.place(tour.scene.points[0].on)
+    assert shown is not None
+    qtbot.waitUntil(lambda: tour.spotlight.lit == place_in_sight(shown, window.pages), timeout=WAIT)
     assert unread_from_afar(panel) == []
 
 
