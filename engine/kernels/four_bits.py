@@ -85,7 +85,7 @@ def four_bit_matmul_kernel(
     x: tl.tensor,  # int32, of two inputs each
     packed: tl.tensor,  # uint8 [outputs, inputs / 2]
     scales: tl.tensor,
-    table: tl.tensor,  # the codes' floats, for the interpreter
+    table: tl.tensor,  # the codes' floats, for the interpreter; and for FILL what that reads
     bias: tl.tensor,
     rows: tl.tensor,
     outputs: tl.tensor,
@@ -96,6 +96,7 @@ def four_bit_matmul_kernel(
     row_tiles: tl.tensor,
     SHARED: tl.constexpr,  # blocks that share a scale
     DECODE: tl.constexpr,  # as `assembly` makes it
+    FILL: tl.constexpr,  # what is done once, before anything is decoded; "" for nothing
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     WORDS: tl.constexpr,  # of x in a block, and bytes of an output: BLOCK_K / 2
@@ -103,6 +104,8 @@ def four_bit_matmul_kernel(
     STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
 ) -> None:
     await_inputs()
+    if FILL != "":
+        tl.inline_asm_elementwise(FILL, "=r,l", [table.to(tl.int64)], tl.int32, is_pure=False, pack=1)
     DTYPE: tl.constexpr = out.dtype.element_ty
     tile, part = tl.program_id(0), tl.program_id(1)
     first_m = tile % row_tiles * BLOCK_M
@@ -159,10 +162,15 @@ TILINGS = {16: Tiling(16, 128, 4, 4, 3, 3), FEW_ROWS: Tiling(32, 128, 4, 4, 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What 16 codes mean: their floats on a device, and the PTX that looks them up."""
+    """What 16 codes mean: their floats on a device, and the PTX that looks them up.
+
+    `fill` is for decoders that prepare something first, as `engine.bench.gpu.four_bits_lookup` does: PTX that each
+    thread of a program runs once, with the address of `floats` in $1; what it leaves in $0 means nothing.
+    """
 
     floats: Tensor
     code: str
+    fill: str = ""
 
 
 @cache
@@ -188,15 +196,17 @@ def four_bit_matmul(
     out: Tensor | None = None,
     processors: int | None = None,
     sm: int | None = None,
+    tiles: Tiling | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights [outputs, inputs], plus the bias, in x's dtype, float16 or bfloat16;
     sums are float32. At most `FEW_ROWS` rows.
 
     `packed` uint8 holds two weights a byte, row by row, and `scales` float32 one for each block of them; both are
     contiguous. A block is a multiple of 64, as `inputs` are. `table` is of x's dtype. `out` [..., outputs], contiguous,
-    is written and returned where it is given; `processors` and `sm` take the place of what the device has. Gives the
-    same bits each time, and never waits for the device, so it can be captured in a CUDA graph. Calls on a device are
-    for one stream, or for streams that wait for one another.
+    is written and returned where it is given; `processors` and `sm` take the place of what the device has, and `tiles`,
+    whose blocks at a time divide those of the inputs, of the usual tiling, for measurements and tests. Gives the same
+    bits each time, and never waits for the device, so it can be captured in a CUDA graph. Calls on a device are for one
+    stream, or for streams that wait for one another.
     """
     outputs = 2 * packed.numel() // x.shape[-1]
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
@@ -207,7 +217,7 @@ def four_bit_matmul(
     in_pairs = x.stride(-1) == 1 and x.stride(0) % 2 == 0 and x.storage_offset() % 2 == 0
     x = (x if in_pairs else x.contiguous()).view(torch.int32)
     blocks, facts = inputs // BLOCK_K, device_facts(x.device)
-    tiles = tiling(rows, blocks, sm or facts[0])
+    tiles = tiles or tiling(rows, blocks, sm or facts[0])
     row_tiles = -(-rows // tiles.block_m)
     programs, steps = row_tiles * -(-outputs // tiles.block_n), blocks // tiles.at_once
     at_a_time = tiles.programs * (processors or facts[1])
@@ -218,7 +228,8 @@ def four_bit_matmul(
     shared = inputs * outputs // scales.numel() // BLOCK_K
     tensors = target, sums, arrived, x, packed, scales, table.floats, bias
     sizes = rows, outputs, blocks, x.stride(0), part_blocks, split, row_tiles
-    cut = shared, table.code, tiles.block_m, tiles.block_n, BLOCK_K // 2, tiles.at_once, tiles.num_stages
-    values, warps, stages = (*tensors, *sizes, *cut), tiles.num_warps, tiles.num_stages
+    cut = tiles.block_m, tiles.block_n, BLOCK_K // 2, tiles.at_once, tiles.num_stages
+    values = *tensors, *sizes, shared, table.code, table.fill, *cut
+    warps, stages = tiles.num_warps, tiles.num_stages
     launch(four_bit_matmul_kernel, (programs, split), values, num_warps=warps, num_stages=stages)
     return out

@@ -44,6 +44,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "large": (60, "engine.bench.gpu.quantized:large"),
     "prefill": (15, "engine.bench.gpu.attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu.peers:peers"),
+    "nf4": (30, "engine.bench.gpu.four_bits:products"),
     "decode": (75, "engine.bench.gpu.decode:decode"),
     "kernels": (25, "engine.bench.gpu.yardstick:kernels"),
     "kernels-dense": (25, "engine.bench.gpu.quantized:kernels none"),
