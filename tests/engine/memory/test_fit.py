@@ -111,7 +111,7 @@ def test_a_gpus_pool_takes_all_but_a_step_its_graphs_and_a_reserve() -> None:
     left = room.free - bill.weights - bill.activations - bill.pool
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, 2
     mixed = mixed_sizes(2048, info.layers, 32 * (2 * 5120 * 4096 + 3 * 14336 * 4096))
-    assert 64 < mixed[-1] < 512, "a large model's longer steps are not captured"
+    assert 64 < mixed[-1] < 1024, "a large model's longer steps are not captured"
     captured = max(step_bytes(64, 64, *shape), step_bytes(mixed[-1], 64, *shape))
     needed = gpu_needs(64, info.layers, info.vocabulary, captured, 11 + len(mixed))
     assert (11 + len(mixed)) * CAPTURE < needed < GB
