@@ -53,7 +53,7 @@ FLOAT32: Table = {
 FLOAT32_OF_CODES: Table = {
     **dict.fromkeys((32, 64), Tiling(16, 16, 4, 2, 4)),
     128: Tiling(16, 16, 8, 2, 4),
-    256: Tiling(16, 16, 8, 1, 4),
+    256: Tiling(16, 16, 8, 1, 4, 16),
     512: Tiling(16, 16, 8, 1, 4),
 }
 
@@ -90,7 +90,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
     },
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
-_WIDE = _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}
+_WIDE = _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4)}  # of 256 more spill
 # Few rows leave multiprocessors with little to do but wait: two warps agree on a tile's highest score sooner than four.
 # On an H200 decoding took 0.83 to 0.96 of the wide tiles' time at 8 to 77 rows, 1.01 to 1.05 from 138 rows on.
 _HOPPER = {Rows.SHORT: _WIDE | {128: Tiling(32, 32, 2, 3, 4, 64)}, Rows.LONG: _LONG}
@@ -113,7 +113,7 @@ WIDEST = 512  # head_dim
 OF_CODES = TABLES | {
     90: _HOPPER | {Rows.SHORT: _WIDE},
     100: _BLACKWELL | {Rows.LONG: _LONG},
-    120: _ADA | {Rows.LONG: _ADA[Rows.LONG] | {128: Tiling(128, 32, 8, 2, 1)}},
+    **dict.fromkeys((86, 89, 120), _ADA | {Rows.LONG: _ADA[Rows.LONG] | {128: Tiling(128, 32, 8, 2, 1)}}),
 }
 
 
