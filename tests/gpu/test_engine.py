@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
+from engine.kernels.dependent_launch import SWITCH, can_depend
 from engine.models.loading import load
 from engine.runner import make_runner
 from engine.scheduler.block_pool import BlockPool
@@ -186,6 +187,25 @@ def test_tokens_are_the_same_with_graphs_and_without(llama: Engine) -> None:
         assert_graphs(trace, captured=graphs)
         assert trace.header.graphs_off == ("" if graphs else "switched off")
     assert found[True] == found[False]
+
+
+@pytest.mark.skipif(not CUDA, reason="kernels of the interpreter run one after another")
+def test_tokens_are_the_same_with_dependent_launches(
+    tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that did not wait for the one before it would read what was there before: of one row, whose kernels are
+    all of our own, and of several."""
+    if not can_depend(torch.device(DEVICE, 0)):
+        pytest.skip("dependent launches need a GPU of compute capability 9.0 or newer")
+    found = []
+    for switch in ("0", "1"):
+        monkeypatch.setenv(SWITCH, switch)
+        with open_engine(tiny_folder("qwen3"), dtype="bfloat16") as engine:
+            several = said(engine, CONFIGS["continuous"], [GREEDY, GREEDY.with_(temperature=0.8, seed=5)])[0]
+            engine.begin(CONFIGS["continuous"])
+            alone = [list(engine.submit(prompt, GREEDY).result(PATIENCE).token_ids) for prompt in prompts()]
+        found.append((several, alone))
+    assert found[0] == found[1]
 
 
 def test_alternatives_are_the_same_with_graphs_and_without(llama: Engine) -> None:
