@@ -304,7 +304,7 @@ def shipped(sm: int) -> dict[str, Launch]:
     for dtype in (bf16, fp16):
         for inputs, outputs in ((4096, 4096), (4096, 6144), (3072, 1024), (2880, 4096)):
             row, weight = empty(1, inputs, dtype=dtype), empty(outputs, inputs, dtype=dtype)
-            found.append((f"gemv {inputs} {outputs} {TYPES[dtype]}", launched(gemv, row, weight)[0]))
+            found.append((f"gemv {inputs} {outputs} {TYPES[dtype]}", launched(gemv, row, weight, None, 132)[0]))
         for rows in (1, 17, 64):
             products = awq_products(rows, 128, dtype)
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]

@@ -29,6 +29,9 @@ if interpreted:
     def await_inputs() -> None:
         """Kernels run one after another."""
 
+    def fetch_ahead(pointers: Any) -> None:
+        """Nothing is fetched."""
+
 else:
 
     @tl.core.extern
@@ -38,6 +41,16 @@ else:
         if _semantic.builder.options.launch_pdl:
             tl.extra.cuda.gdc_wait(_semantic=_semantic)
             tl.extra.cuda.gdc_launch_dependents(_semantic=_semantic)
+
+    @tl.core.extern
+    def fetch_ahead(pointers: Any, _semantic: Any = None) -> None:
+        """Before its inputs are awaited: the cache lines at `pointers`, of what no kernel writes, as weights, are on
+        their way to the GPU's cache while the kernel before is still at work. Nothing where the launch does not depend.
+        """
+        if _semantic.builder.options.launch_pdl:
+            fetch = "prefetch.global.L2 [$1]; mov.u32 $0, 0;"
+            told = {"dtype": tl.int32, "is_pure": False, "pack": 1}
+            tl.inline_asm_elementwise(fetch, "=r,l", [pointers], **told, _semantic=_semantic)
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, tl
+from engine.kernels.attention.tilings import device_facts
+from engine.kernels.dependent_launch import await_inputs, fetch_ahead
+from engine.kernels.jit import constant, jit, launch, tl
 
 DTYPES = torch.float16, torch.bfloat16
 TILE = 4096  # elements of the weight that a program has in its hands at a time
 PROGRAMS = 256  # at least, where the outputs suffice: about two a multiprocessor
 WARPS, STAGES = 4, 4
+LINE = constant(64)  # elements of a cache line
+AHEAD, WAVE = 2, 4  # tiles that are fetched before the input is there, where so many programs a multiprocessor are all
 
 
 @jit(do_not_specialize=["outputs"])
@@ -32,11 +35,15 @@ def gemv_kernel(
     BLOCK_K: tl.constexpr,
     EVEN: tl.constexpr,  # whether BLOCK_K divides the inputs
     STAGES: tl.constexpr,
+    AHEAD: tl.constexpr,
 ) -> None:
-    await_inputs()
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mine = n < outputs
     rows = weight + tl.minimum(n, outputs - 1).to(tl.int64)[:, None] * stride
+    if AHEAD > 0:
+        line = tl.arange(0, AHEAD * BLOCK_K // LINE) * LINE
+        fetch_ahead(rows + tl.minimum(line, inputs - 1)[None, :])
+    await_inputs()
     total = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
     for start in tl.range(0, inputs, BLOCK_K, num_stages=STAGES):
         k = start + tl.arange(0, BLOCK_K)
@@ -58,17 +65,19 @@ def is_row(x: Tensor) -> bool:
     return x.numel() == x.shape[-1]
 
 
-def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, processors: int | None = None) -> Tensor:
     """The one row of x [..., inputs] times weight [outputs, inputs], transposed, plus the bias: [..., outputs].
 
-    All are float16 or bfloat16; sums are float32. Rows of the weight are contiguous. Gives the same bits each time, and
-    never waits for the device, so it can be captured in a CUDA graph.
+    All are float16 or bfloat16; sums are float32. Rows of the weight are contiguous. `processors` takes the place of
+    what the device has. Gives the same bits each time, and never waits for the device, so it can be captured in a CUDA
+    graph.
     """
     outputs, inputs = weight.shape
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device)
     block_n = next((n for n in (16, 8) if outputs >= n * PROGRAMS), 4)
     block_k = TILE // block_n
     values = out, x.reshape(-1), weight, bias, inputs, outputs, weight.stride(0)
-    cut = block_n, block_k, inputs % block_k == 0, STAGES
-    launch(gemv_kernel, (-(-outputs // block_n),), (*values, *cut), num_warps=WARPS)
+    programs, processors = -(-outputs // block_n), processors or device_facts(x.device)[1]
+    cut = block_n, block_k, inputs % block_k == 0, STAGES, AHEAD if programs <= WAVE * processors else 0
+    launch(gemv_kernel, (programs,), (*values, *cut), num_warps=WARPS)
     return out

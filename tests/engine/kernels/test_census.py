@@ -116,7 +116,7 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
             given = x, *four_bit_weights(inputs, outputs, gpu.dtype), bias
             yield from launched(four_bit_matmul, *given, processors=gpu.processors, sm=gpu.sm)
         if tokens == 1:
-            yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias)
+            yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias, gpu.processors)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:
