@@ -68,6 +68,7 @@ def said(model: LoadedModel, config: EngineConfig) -> tuple[dict[tuple[int, int]
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_rules_give_the_tokens_of_the_cpu(name: str, folder: Path) -> None:
+    pytest.importorskip("llguidance")
     config = CONFIGS[name]
     with the_cpus_own() as device:
         expected, _ = said(loaded(folder, device), config)
