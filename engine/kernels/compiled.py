@@ -30,12 +30,12 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
-from engine.kernels.awq_matmul import awq_matmul, awq_unpack
-from engine.kernels.four_bits import four_bit_matmul
-from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
 from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.products.four_bits import four_bit_matmul
+from engine.kernels.products.gemv import gemv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate

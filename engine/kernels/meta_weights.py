@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from engine.kernels.four_bits import CODES, Table, table_of
+from engine.kernels.products.four_bits import CODES, Table, table_of
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:

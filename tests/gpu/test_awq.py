@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine.bench.rounding import round_to_nearest
-from engine.kernels.awq_matmul import FUSED_ROWS, awq_matmul, awq_unpack
+from engine.kernels.products.awq_matmul import FUSED_ROWS, awq_matmul, awq_unpack
 from engine.models.quantization.awq_layout import dequantize
 from engine.models.quantization.awq_linear import AwqLinear, ready
 from tests.engine.kernels.awq_case import Product, check, make_weights

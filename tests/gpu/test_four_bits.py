@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.kernels.four_bits import FEW_ROWS, four_bit_matmul, table_of
+from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul, table_of
 from tests.engine.kernels.four_bits_case import TABLES, Product, check, make_weights
 
 pytest.importorskip("triton")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.kernels.gemv import gemv
+from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul

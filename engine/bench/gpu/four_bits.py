@@ -15,10 +15,10 @@ from engine.bench.gpu.quantized import LINEARS
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.schemes import BLOCK, missing
-from engine.kernels import four_bits
 from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import interpreted
-from engine.kernels.four_bits import BLOCK_K, Tiling, four_bit_matmul, table_of
+from engine.kernels.products import four_bits
+from engine.kernels.products.four_bits import BLOCK_K, Tiling, four_bit_matmul, table_of
 
 ROWS = (1, 8, 32)
 TINY = ((256, 64),)  # inputs and outputs of a rehearsal's layer

@@ -1,4 +1,5 @@
-"""Another decoder of 4-bit weights, for `engine.kernels.four_bits` to multiply with: a candidate that no model uses.
+"""Another decoder of 4-bit weights, for `engine.kernels.products.four_bits` to multiply with: a candidate that no
+model uses.
 
 What is shipped makes floats of four bytes in registers, out of constants. This one looks each byte's two floats up in
 shared memory, where each lane of a warp has a table of its own, so that none waits for another's bank. By the machine
@@ -6,9 +7,9 @@ code for sm_90 that is 866 instructions a pass instead of 1024; but the tables t
 holds two programs instead of three, and lookups queue up behind the loads of what is multiplied. Which of that weighs
 more is not to be counted, and no card has run either: the section `nf4` times both.
 
-If this one wins: move it to `engine.kernels.four_bits` in the place of `assembly`, whose interpreted form then reads
-the pairs, and let `engine.kernels.compiled.usage` count shared memory that Triton does not lay out. If it does not win:
-delete it, with `Table.fill` and the kernel's FILL.
+If this one wins: move it to `engine.kernels.products.four_bits` in the place of `assembly`, whose interpreted form then
+reads the pairs, and let `engine.kernels.compiled.usage` count shared memory that Triton does not lay out. If it does
+not: delete it, with `Table.fill` and the kernel's FILL.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cache
 
 import torch
 
-from engine.kernels.four_bits import BLOCK_K, CODES, Table, Tiling
+from engine.kernels.products.four_bits import BLOCK_K, CODES, Table, Tiling
 
 BYTES = 256  # that a byte may be
 TABLE_BYTES = 4 * BYTES * 32  # of shared memory, besides what Triton lays out there

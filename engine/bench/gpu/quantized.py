@@ -21,7 +21,7 @@ from engine.bench.rounding import round_to_nearest
 from engine.bench.subject import Case, Lengths, Shape, make_case
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
-from engine.kernels.awq_matmul import awq_matmul
+from engine.kernels.products.awq_matmul import awq_matmul
 from engine.models.quantization.awq_linear import AwqLinear, ready
 from engine.models.quantization.bitsandbytes import settle
 
@@ -92,15 +92,22 @@ def _converted(module: PreTrainedModel, convert: Callable[[nn.Linear], nn.Module
     return module
 
 
+WAYS: dict[str, Callable[[PreTrainedModel], PreTrainedModel]]
+WAYS = {"none": lambda module: module, "awq": as_awq, "nf4": as_nf4}
+
+
+def why_not(bench: Bench, name: str, room: int) -> str:
+    """Why there is no large model that is held in this way, with so many bytes free; "" where there can be."""
+    if room < ROOM and not bench.rehearsal:
+        return f"{room / 2**30:.0f} GiB of GPU memory are free and {ROOM >> 30} are needed"
+    return missing(name)
+
+
 def large_models(bench: Bench) -> Generator[tuple[str, PreTrainedModel | str]]:
     """Each way to hold the large model with its module, or with why there is none; one is on the GPU at a time."""
     room = bench.watch.free()
-    ways: tuple[tuple[str, Callable[[PreTrainedModel], PreTrainedModel]], ...]
-    ways = (("none", lambda module: module), ("awq", as_awq), ("nf4", as_nf4))
-    for name, convert in ways:
-        if room < ROOM and not bench.rehearsal:
-            yield name, f"{room / 2**30:.0f} GiB of GPU memory are free and {ROOM >> 30} are needed"
-        elif lacking := missing(name):
+    for name, convert in WAYS.items():
+        if lacking := why_not(bench, name, room):
             yield name, lacking
         else:
             module = convert(random_llama_8b(bench))
@@ -148,19 +155,20 @@ def large(bench: Bench) -> None:
 
 def kernels(bench: Bench, name: str) -> None:
     """Where the GPU's time goes in steps of one row of some of its layers, held in one way."""
-    room, few = bench.watch.free(), LAYERS_WATCHED
-    if lacking := missing(name) or ("" if room >= ROOM or bench.rehearsal else "too little GPU memory is free"):
-        bench.table(f"Steps of one row, {name}", columns("40")).say(f"not measured: {lacking}")
+    what = f"steps of one row of {LAYERS_WATCHED} layers of Llama-3.1-8B's shape, {name}"
+    if lacking := why_not(bench, name, bench.watch.free()):
+        bench.table(what, columns("40")).say(f"not measured: {lacking}")
         return
-    convert = {"none": lambda module: module, "awq": as_awq, "nf4": as_nf4}[name]
-    model = wrapped(convert(random_llama_8b(bench, few)), f"random Llama 8B, {few} layers, {name}", name)
+    model = wrapped(WAYS[name](random_llama_8b(bench, LAYERS_WATCHED)), "random Llama 8B", name)
     prompt, new = (6, 4) if bench.rehearsal else (960, 2000)
     case = Case(make_case(1, Shape(vocabulary=model.card.vocabulary), Lengths(prompt, prompt)).prompts, (new,))
     with begun(model, EngineConfig(max_running=1, kv_memory=pool_bytes(bench) or 1 << 30)) as engine:
-        pieces = watched(bench, engine, case)
-        tell_pieces(bench, pieces, f"steps of one row of {few} layers of Llama-3.1-8B's shape, {name}")
+        tell_pieces(bench, watched(bench, engine, case), what)
     del model, engine
     free_device_memory()
+
+
+kernels_dense, kernels_awq, kernels_nf4 = (partial(kernels, name=name) for name in WAYS)
 
 
 def awq_products(bench: Bench) -> None:

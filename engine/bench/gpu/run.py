@@ -20,7 +20,6 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -47,9 +46,9 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "nf4": (30, "engine.bench.gpu.four_bits:products"),
     "decode": (75, "engine.bench.gpu.decode:decode"),
     "kernels": (25, "engine.bench.gpu.yardstick:kernels"),
-    "kernels-dense": (25, "engine.bench.gpu.quantized:kernels none"),
-    "kernels-awq": (25, "engine.bench.gpu.quantized:kernels awq"),
-    "kernels-nf4": (25, "engine.bench.gpu.quantized:kernels nf4"),
+    "kernels-dense": (25, "engine.bench.gpu.quantized:kernels_dense"),
+    "kernels-awq": (25, "engine.bench.gpu.quantized:kernels_awq"),
+    "kernels-nf4": (25, "engine.bench.gpu.quantized:kernels_nf4"),
     "dependent": (40, "engine.bench.gpu.yardstick:dependent"),
     "mixed": (45, "engine.bench.gpu.mixed:mixed"),
     "tilings": (90, "engine.bench.gpu.attention:tilings"),
@@ -246,11 +245,10 @@ def walk(bench: Bench, sections: Sequence[str], deadline: float) -> int:
 
 
 def find(place: str) -> Section:
-    """Imported when it is its turn: what cannot be imported fails by itself. Words after the name are given to it."""
-    module, _, called = place.partition(":")
-    name, *words = called.split()
+    """Imported when it is its turn: what cannot be imported fails by itself."""
+    module, _, name = place.partition(":")
     found: Section = getattr(importlib.import_module(module), name)
-    return partial(found, name=words[0]) if words else found  # type: ignore[call-arg]
+    return found
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from engine.bench.gpu.attention import Case, K, Kernels, Pool
 from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
-from engine.bench.gpu.quantized import BATCHES, as_awq, as_nf4, random_llama_8b
+from engine.bench.gpu.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.stopwatch import GpuStopwatch
 from engine.bench.gpu.yardstick import settings
@@ -32,10 +32,6 @@ def of_yardstick(bench: Bench, dependent: str = "0", fused: bool = True) -> None
         return
     with switched(dependent):
         meet(bench, random_qwen3(bench, 1), settings(bench), fused=fused)
-
-
-WAYS: dict[str, Callable[[PreTrainedModel], PreTrainedModel]]
-WAYS = {"none": lambda module: module, "awq": as_awq, "nf4": as_nf4}
 
 
 def of_large(bench: Bench, quantization: str = "none") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.awq_matmul import awq_matmul
+from engine.kernels.products.awq_matmul import awq_matmul
 from engine.models.fusion.joined_parameters import join_biases
 from engine.models.fusion.parts import LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct

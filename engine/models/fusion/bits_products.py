@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.four_bits import BLOCK_K, CODES, FEW_ROWS, LEAST_ROWS, Table, four_bit_matmul, table_of
+from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, LEAST_ROWS, Table, four_bit_matmul, table_of
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import MARK, LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct

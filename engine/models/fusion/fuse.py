@@ -20,7 +20,7 @@ from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.kinds import fuse_part
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting
 from engine.models.fusion.placing import PutOff, put_off
-from engine.models.fusion.products import alone, for_rows, join, joinable
+from engine.models.fusion.products import alone, join, joinable
 from engine.models.fusion.residuals import fused_layers
 
 PROMPT = 8  # tokens of the whole model's proof
@@ -141,19 +141,14 @@ def _swap_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
 
 
 def _join_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
-    for part in list(module.modules()):
-        for linears in joinable(part, setting):
-            try:
-                for linear, fused in zip(linears, join(linears, setting)):
-                    fusion.swap(linear, fused)
-            except LeftAlone as why:
-                fusion.left[type(part).__name__, str(why)] += 1
-    for part in list(module.modules()):
-        if (layer := alone(part, setting)) is not None:
-            try:
-                fusion.swap(layer, for_rows(layer, setting))
-            except LeftAlone as why:
-                fusion.left[type(part).__name__, str(why)] += 1
+    for look in (joinable, alone):
+        for part in list(module.modules()):
+            for linears in look(part, setting):
+                try:
+                    for linear, fused in zip(linears, join(linears, setting)):
+                        fusion.swap(linear, fused)
+                except LeftAlone as why:
+                    fusion.left[type(part).__name__, str(why)] += 1
 
 
 def _swap_proved(

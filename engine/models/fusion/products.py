@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.gemv import DTYPES, gemv, is_row
+from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.models.fusion.awq_products import AwqProduct, is_packed
 from engine.models.fusion.bits_products import BitsProduct, is_of_bits, is_single
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
@@ -20,12 +20,12 @@ from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
 from engine.models.plain_weights import is_plain
 from engine.models.quantization.awq_linear import AwqLinear
 
-KERNEL, ONE_ROW = "product", "gemv"
+KERNEL = "product"
 
 
 @dataclass(frozen=True, slots=True)
 class Dense(HeldByLayers):
-    """A joined weight `[columns, depth]` and its bias as they are, of which the layers' own are views."""
+    """A weight `[columns, depth]` and its bias as they are: a layer's, or joined, of which the layers' are views."""
 
     weight: Tensor
     bias: Tensor | None
@@ -34,13 +34,9 @@ class Dense(HeldByLayers):
         return self.weight
 
     def multiply(self, x: Tensor) -> Tensor:
-        return multiply(x, self.weight, self.bias)
-
-
-def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if is_row(x) and x.dtype in DTYPES:
-        return gemv(x, weight, bias)
-    return nn.functional.linear(x, weight, bias)
+        if is_row(x) and x.dtype in DTYPES:
+            return gemv(x, self.weight, self.bias)
+        return nn.functional.linear(x, self.weight, self.bias)
 
 
 class DenseProduct(JoinedProduct):
@@ -48,6 +44,9 @@ class DenseProduct(JoinedProduct):
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
         widths = [linear.out_features for linear in linears]
+        if len(linears) == 1:
+            super().__init__(Dense(linears[0].weight, linears[0].bias), widths)
+            return
         with torch.inference_mode(False), torch.no_grad():  # gradients may be asked for later
             weight = join_parameters([linear.weight for linear in linears], widths)
             super().__init__(Dense(weight, join_biases(linears)), widths)
@@ -65,10 +64,11 @@ def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
     ]
 
 
-def alone(part: nn.Module, setting: Setting) -> Any:
-    """The layer itself, where few rows are multiplied with it faster: a plain one, or bitsandbytes' own."""
+def alone(part: nn.Module, setting: Setting) -> list[list[Any]]:
+    """The layer itself, where it was not joined and few rows are multiplied with it faster: a plain one, of which one
+    is, or bitsandbytes' own."""
     plain = setting.dtype in DTYPES and _is_plain(part, setting)
-    return part if plain or is_single(part, setting) else None
+    return [[part]] if plain or is_single(part, setting) else []
 
 
 def _is_plain(linear: Any, setting: Setting) -> bool:
@@ -83,9 +83,8 @@ def _alike(linears: Sequence[Any]) -> bool:
 
 def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
-    drawn = [
-        setting.draw(1, rows, linears[0].in_features) for rows in (1, 3, 40)
-    ]  # each of its own tile, where few rows have some
+    # Few rows may have tiles of their own.
+    drawn = [setting.draw(1, rows, linears[0].in_features) for rows in (1, 3, 40)]
     expected = [[linear(x) for linear in linears] for x in drawn]
     make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:
@@ -94,30 +93,10 @@ def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
         raise LeftAlone("no memory is left to join them") from error
     for x, owns in zip(drawn, expected):
         for index, own in enumerate(owns):
-            _agree(product.part(index, x), own, setting)
+            made = product.part(index, x)
+            if (made.float() - own.float()).abs().max() > TOLERANCE[setting.dtype] * own.float().abs().max():
+                raise LeftAlone("their product computes something else")
     return [_part(linear, product, index, setting) for index, linear in enumerate(linears)]
-
-
-def _agree(made: Tensor, own: Tensor, setting: Setting) -> None:
-    if (made.float() - own.float()).abs().max() > TOLERANCE[setting.dtype] * own.float().abs().max():
-        raise LeftAlone("their product computes something else")
-
-
-def for_rows(linear: nn.Linear, setting: Setting) -> FusedPart:
-    """The class of a layer that is not joined. Raises LeftAlone where its product is not what the layer computes."""
-    if type(linear) is not nn.Linear:
-        return join([linear], setting)[0]
-    own: Callable[..., Tensor] = type(linear).forward
-    use, x = Use(), setting.draw(1, 1, linear.in_features)
-    _agree(multiply(x, linear.weight, linear.bias), linear(x), setting)
-
-    def forward(self: nn.Linear, x: Tensor) -> Tensor:
-        if not setting.serves(x):
-            return own(self, x)
-        use.served = True
-        return multiply(x, self.weight, self.bias)
-
-    return subclass(linear, forward, ONE_ROW, use)
 
 
 def _part(linear: nn.Module, product: JoinedProduct, index: int, setting: Setting) -> FusedPart:

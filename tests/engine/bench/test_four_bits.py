@@ -19,9 +19,9 @@ from engine.bench.gpu.four_bits_lookup import (
     stage_bytes,
 )
 from engine.kernels.compiled import SHARED_MEMORY
-from engine.kernels.four_bits import FEW_ROWS, Tiling, four_bit_matmul, tiling
 from engine.kernels.jit import interpreter_fault, launched
 from engine.kernels.meta_weights import empty, four_bit_weights
+from engine.kernels.products.four_bits import FEW_ROWS, Tiling, four_bit_matmul, tiling
 from tests.engine.kernels.four_bits_case import TABLES
 from tests.engine.kernels.ptx import Program, decoded, every_byte_at_every_place
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.awq_matmul import awq_matmul
+from engine.kernels.products.awq_matmul import awq_matmul
 from engine.models.quantization.awq_layout import dequantize
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one

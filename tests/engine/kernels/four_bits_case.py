@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.four_bits import Table, four_bit_matmul, table_of
+from engine.kernels.products.four_bits import Table, four_bit_matmul, table_of
 
 # As bitsandbytes has them; code 0 is the first.
 NF4 = (

@@ -11,7 +11,8 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.awq_matmul import FUSED_ROWS, arrivals, awq_matmul, awq_unpack
+from engine.kernels.products.awq_matmul import FUSED_ROWS, awq_matmul, awq_unpack
+from engine.kernels.products.split_inputs import arrivals
 from engine.models.quantization.awq_layout import dequantize
 from tests.engine.kernels.awq_case import Product, check, make_weights
 

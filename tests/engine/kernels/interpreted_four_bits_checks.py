@@ -12,8 +12,8 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.awq_matmul import arrivals
-from engine.kernels.four_bits import FEW_ROWS, four_bit_matmul
+from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul
+from engine.kernels.products.split_inputs import arrivals
 from tests.engine.kernels.four_bits_case import Product, check, make_weights
 
 HALF = torch.float16

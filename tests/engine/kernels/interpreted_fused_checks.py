@@ -11,8 +11,8 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.gemv import gemv
 from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import WIDEST, Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul

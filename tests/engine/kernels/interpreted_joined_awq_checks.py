@@ -11,8 +11,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
 from engine.bench.rounding import round_to_nearest
-from engine.kernels.awq_matmul import FUSED_ROWS
 from engine.kernels.jit import launched
+from engine.kernels.products.awq_matmul import FUSED_ROWS
 from engine.models.fusion import awq_products
 from engine.models.fusion.awq_products import Awq
 from engine.models.fusion.fuse import fuse
@@ -21,6 +21,7 @@ from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
 JOINED = 10  # layers of the two decoder layers whose products are joined
+HEAD = 1  # which is not packed
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,7 +47,7 @@ def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(name: str)
     module = awq_model(name)
     before, held = logits(module), held_bytes(module)
     fusion = fuse(module)
-    assert all_kernels(fusion)["product"] == JOINED, fusion.text
+    assert all_kernels(fusion)["product"] == JOINED + HEAD, fusion.text
     assert f"product of {JOINED} AwqLinear" in fusion.text
     assert held_bytes(module) == held
     assert difference(logits(module), before) < 1e-2
@@ -57,7 +58,7 @@ def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(name: str)
 def test_a_joined_product_is_one_launch() -> None:
     module = awq_model("llama")
     attention = module.model.layers[0].self_attn
-    assert all_kernels(fuse(module))["product"] == JOINED
+    assert all_kernels(fuse(module))["product"] == JOINED + HEAD
     x = torch.randn(3, 64).half()
     with torch.inference_mode():
         launches = launched(lambda: [attention.q_proj(x), attention.k_proj(x), attention.v_proj(x)])
@@ -67,7 +68,7 @@ def test_a_joined_product_is_one_launch() -> None:
 @pytest.mark.parametrize("rows", [1, 20, FUSED_ROWS + 1])
 def test_each_layer_still_multiplies_by_itself_where_its_columns_lie(rows: int) -> None:
     module = awq_model("llama")
-    assert all_kernels(fuse(module))["product"] == JOINED
+    assert all_kernels(fuse(module))["product"] == JOINED + HEAD
     layer = module.model.layers[1].self_attn.v_proj
     assert not layer.qweight.is_contiguous()
     x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)).half()
@@ -81,7 +82,7 @@ def test_layers_of_several_groups_are_left_with_the_reason() -> None:
     before = logits(module)
     fusion = fuse(module)
     assert fusion.left["LlamaAttention", "their groups are of several sizes"] == 2
-    assert all_kernels(fusion)["product"] == 4
+    assert all_kernels(fusion)["product"] == 4 + HEAD
     assert difference(logits(module), before) < 1e-2
 
 
@@ -95,7 +96,7 @@ def test_products_that_disagree_are_not_joined(monkeypatch: pytest.MonkeyPatch) 
     before = logits(module)
     monkeypatch.setattr(Awq, "multiply", wrong)
     fusion = fuse(module)
-    assert "product" not in all_kernels(fusion)
+    assert all_kernels(fusion)["product"] == HEAD
     assert sum(count for (_, why), count in fusion.left.items() if "something else" in why) == 4
     fusion.undo()
     assert torch.equal(logits(module), before)

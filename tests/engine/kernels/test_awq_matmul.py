@@ -3,24 +3,22 @@
 import pytest
 import torch
 
-from engine.kernels.awq_matmul import (
+from engine.kernels.jit import launched
+from engine.kernels.meta_weights import awq_weights, empty
+from engine.kernels.products.awq_matmul import (
     FEW_ROWS,
     FUSED_ROWS,
     IN_BFLOATS,
     IN_HALVES,
     LEAST_K,
-    MOST_PARTS,
     SINGLE_ROWS,
     TILINGS,
-    add_parts_kernel,
     awq_matmul,
     awq_matmul_kernel,
-    parts,
     programs_at_once,
     tiling,
 )
-from engine.kernels.jit import launched
-from engine.kernels.meta_weights import awq_weights, empty
+from engine.kernels.products.split_inputs import MOST_PARTS, add_parts_kernel, parts
 from engine.models.quantization.awq_layout import SHIFTS
 
 

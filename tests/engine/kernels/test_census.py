@@ -17,13 +17,13 @@ from engine.core.setup.rehearsal import Rehearsal
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.awq_matmul import awq_matmul
 from engine.kernels.compiled import norm, specialization
-from engine.kernels.four_bits import BLOCK_K, FEW_ROWS, LEAST_ROWS, four_bit_matmul
-from engine.kernels.gemv import gemv
 from engine.kernels.jit import Launch, launched
 from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.products.awq_matmul import awq_matmul
+from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, LEAST_ROWS, four_bit_matmul
+from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample

@@ -4,9 +4,9 @@ computes is in `interpreted_four_bits_checks.py`."""
 import pytest
 import torch
 
-from engine.kernels.four_bits import BLOCK_K, FEW_ROWS, Tiling, assembly, four_bit_matmul, table_of, tiling
 from engine.kernels.jit import launched
 from engine.kernels.meta_weights import empty, four_bit_weights
+from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, Tiling, assembly, four_bit_matmul, table_of, tiling
 from tests.engine.kernels.four_bits_case import TABLES
 from tests.engine.kernels.ptx import Program, decoded, every_byte_at_every_place
 

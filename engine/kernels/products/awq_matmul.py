@@ -24,14 +24,12 @@ from engine.kernels.attention.splits import arrives_last
 from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
+from engine.kernels.products.split_inputs import ADDED, add_parts, add_parts_kernel, arrivals, parts, store_product
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
 FUSED_ROWS = 128  # from about here on unpacking once and cuBLAS should be faster: reasoned, not measured
 SINGLE_ROWS = 16  # up to which columns are multiplied one by one
-ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
-MERGED_M = constant(4)  # rows, and parts, that a program which adds up parts reads at a time
-MERGED_PARTS = constant(8)
 
 
 def assembly(power: int, wide: tuple[int, ...]) -> str:
@@ -138,27 +136,6 @@ def side_by_side(  # type: ignore[no-untyped-def]
     return tl.join(even, odd).reshape(ROWS, WORDS * 8)
 
 
-@jit
-def add_parts(out, sums, bias, count, size, stride, parts, n, within):  # type: ignore[no-untyped-def]
-    """A tile's sums, `parts` of them that lie `size` apart, added up in their order into `count` rows of `out`; rows of
-    both lie `stride` apart."""
-    for first_m in range(0, count, MERGED_M):
-        m = first_m + tl.arange(0, MERGED_M)
-        mask = (m < count)[:, None] & within[None, :]
-        at = m.to(tl.int64)[:, None] * stride + n[None, :]
-        source = sums + at
-        total = tl.zeros(at.shape, tl.float32)
-        for first in range(0, parts, MERGED_PARTS):
-            for i in tl.static_range(MERGED_PARTS):
-                stored = (m < tl.where(i < parts - first, count, 0))[:, None] & within[None, :]
-                # Past the multiprocessor's own cache, which other programs' stores do not reach.
-                total += tl.load(source, mask=stored, other=0.0, cache_modifier=".cg")
-                source += size
-        if bias is not None:
-            total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
-        tl.store(out + at, total, mask=mask)
-
-
 @jit(do_not_specialize=["rows", "parts"])
 def awq_matmul_kernel(
     out: tl.tensor,  # [rows, outputs]
@@ -224,43 +201,11 @@ def awq_matmul_kernel(
     if not JOINED:
         total = side_by_side(t0, t1, t2, t3, t4, t5, t6, t7, BLOCK_M, BLOCK_W)
     outputs = words * 8
-    place = m.to(tl.int64)[:, None] * outputs + n[None, :]
-    mask = filled[:, None] & within[None, :]
-    if sums is None:
-        if bias is not None:
-            total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
-        tl.store(out + place, total, mask=mask)
-    else:
-        size = rows.to(tl.int64) * outputs
-        tl.store(sums + part * size + place, total, mask=mask)
-        if arrived is not None:
-            last_here = arrives_last(arrived + tl.program_id(1), parts)
-            if last_here:
-                add_parts(out, sums, bias, rows, size, outputs, parts, n, within)
-
-
-@jit(do_not_specialize=["size", "parts"])
-def add_parts_kernel(
-    out: tl.tensor,  # [rows, outputs]
-    sums: tl.tensor,  # float32 [parts, rows, outputs]
-    bias: tl.tensor,
-    size: tl.tensor,  # rows * outputs
-    outputs: tl.tensor,
-    parts: tl.tensor,
-    BLOCK: tl.constexpr,
-) -> None:
-    await_inputs()
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < size
-    source = sums + at
-    total = tl.zeros([BLOCK], tl.float32)
-    for first in range(0, parts, MERGED_PARTS):
-        for i in tl.static_range(MERGED_PARTS):
-            total += tl.load(source, mask=at < tl.where(i < parts - first, size, 0), other=0.0)
-            source += size
-    if bias is not None:
-        total += tl.load(bias + at % outputs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(out + at, total, mask=mask)
+    store_product(out, sums, total, bias, (m, n, filled, within), rows, outputs, part)
+    if sums is not None and arrived is not None:
+        last_here = arrives_last(arrived + tl.program_id(1), parts)
+        if last_here:
+            add_parts(out, sums, bias, rows, rows.to(tl.int64) * outputs, outputs, parts, n, within)
 
 
 @jit
@@ -303,7 +248,6 @@ class Tiling:
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers where `make kernels` looks.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 3), 32: Tiling(32, 16, 64, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
-MOST_PARTS = 16  # on an H200 24 took 1.03 to 1.1 of their time
 FEW_ROWS = 8  # of which parts are quickly added up
 THREE = 80, 90, 100, 103  # architectures whose multiprocessors have shared memory for three programs of few rows
 
@@ -318,28 +262,6 @@ def programs_at_once(rows: int, sm: int) -> int:
     """Programs that a multiprocessor is to hold side by side: as many as it can, but of more rows no more than two, as
     the parts to add up are many as they are."""
     return 3 if rows <= FEW_ROWS and sm in THREE else 2
-
-
-def parts(programs: int, blocks: int, at_once: int) -> int:
-    """Over how many programs to split the inputs, of `blocks` blocks, where `programs` tiles cover the outputs.
-
-    As many as run `at_once`, since one program above that would make the GPU wait for it; but from `MOST_PARTS` on no
-    more than half of these need, as adding parts up takes longer than they save.
-    """
-    return max(1, min(at_once // programs, blocks, max(MOST_PARTS, at_once // 2 // programs)))
-
-
-_arrived: dict[torch.device, Tensor] = {}  # on each device, where launches run one after another
-
-
-def arrivals(device: torch.device, tiles: int) -> Tensor:
-    """Counts of at least so many tiles, all zero, as launches leave them."""
-    kept = _arrived.get(device)
-    if kept is None or len(kept) < tiles:
-        kept = torch.zeros(max(1024, tiles), dtype=torch.int32, device=device)
-        if not (kept.is_cuda and torch.cuda.is_current_stream_capturing()):  # else only that graph sets them to zero
-            _arrived[device] = kept
-    return kept
 
 
 def awq_matmul(

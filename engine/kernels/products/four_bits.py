@@ -5,8 +5,8 @@ a float32 scale. Of a tile [outputs, bytes] the upper codes are multiplied with 
 its odd ones, so that a thread decodes what it multiplies and nothing is exchanged. A code's float is looked up in
 registers; the scale is applied to a block's sum, in float32.
 
-As in `engine.kernels.awq_matmul` inputs are split where the outputs fill too few programs for the GPU, and whichever
-program is done last adds the sums up in a fixed order.
+Inputs are split where the outputs fill too few programs for the GPU (`split_inputs`), and whichever program is done
+last adds the sums up.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from torch import Tensor
 
 from engine.kernels.attention.splits import arrives_last
 from engine.kernels.attention.tilings import device_facts
-from engine.kernels.awq_matmul import THREE, add_parts, arrivals, half, parts
 from engine.kernels.dependent_launch import await_inputs, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
+from engine.kernels.products.awq_matmul import THREE, half
+from engine.kernels.products.split_inputs import add_parts, arrivals, parts, store_product
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
@@ -128,18 +129,12 @@ def four_bit_matmul_kernel(
             product = tl.dot(half(words, 0, DTYPE), upper.trans(), input_precision="ieee")
             product = tl.dot(half(words, 1, DTYPE), lower.trans(), product, input_precision="ieee")
             total += product * scale[None, :]
-    place = m.to(tl.int64)[:, None] * outputs + n[None, :]
-    mask = filled[:, None] & within[None, :]
-    if sums is None:
-        if bias is not None:
-            total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
-        tl.store(out + place, total, mask=mask)
-    else:
-        size = rows.to(tl.int64) * outputs
-        tl.store(sums + part * size + place, total, mask=mask)
+    store_product(out, sums, total, bias, (m, n, filled, within), rows, outputs, part)
+    if sums is not None:
         last_here = arrives_last(arrived + tile, parts)
         if last_here:
             begin, count = first_m.to(tl.int64) * outputs, tl.minimum(rows - first_m, BLOCK_M)
+            size = rows.to(tl.int64) * outputs
             add_parts(out + begin, sums + begin, bias, count, size, outputs, parts, n, within)
 
 
