@@ -219,9 +219,9 @@ def norm(x: Tensor, rounding: Rounding) -> Launch:
     return launched(rms_norm, x, weight, 1e-6, rounding)[0]
 
 
-def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
-    """A product of an 8B model's size, and what adds up its parts where that is a kernel of its own."""
-    return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group), processors=132)
+def awq_product(rows: int, group: int, dtype: torch.dtype) -> Launch:
+    """A product of an 8B model's size."""
+    return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,14 +305,14 @@ def shipped(sm: int) -> dict[str, Launch]:
         for inputs, outputs in ((4096, 4096), (4096, 6144), (3072, 1024), (2880, 4096)):
             row, weight = empty(1, inputs, dtype=dtype), empty(outputs, inputs, dtype=dtype)
             found.append((f"gemv {inputs} {outputs} {TYPES[dtype]}", launched(gemv, row, weight, None, 132)[0]))
-        for rows in (1, 17, 64):
-            products = awq_products(rows, 128, dtype)
-            found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
+        for rows in (1, 9, 17, 64):
+            found.append((f"awq_matmul {rows} {TYPES[dtype]}", awq_product(rows, 128, dtype)))
+        found.append((f"awq_matmul 1 {TYPES[dtype]} groups of 32", awq_product(1, 32, dtype)))
         for rows in (1, 17):
             given = empty(rows, 4096, dtype=dtype), *four_bit_weights(4096, 4096, dtype)
             multiplying = launched(four_bit_matmul, *given, processors=132, sm=sm)
             found.append((f"four_bit_matmul {rows} {TYPES[dtype]}", multiplying[0]))
-        unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), dtype)
+        unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), 4096, dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
     if sm == DEPENDENT:
         first = {launch.kernel: (name, launch) for name, launch in reversed(found)}

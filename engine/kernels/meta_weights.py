@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
 from engine.kernels.products.four_bits import CODES, Table, table_of
 
 
@@ -10,9 +11,9 @@ def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    qweight, qzeros = empty(inputs, outputs // 8), empty(inputs // group, outputs // 8)
-    return qweight, qzeros, empty(inputs // group, outputs, dtype=torch.float16)
+def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor]:
+    """What `awq_matmul` takes of a layer."""
+    return empty(-(-outputs // OUTPUTS), -(-inputs // INPUTS), WORDS), empty(inputs // group, outputs)
 
 
 def four_bit_weights(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Table]:

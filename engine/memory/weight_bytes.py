@@ -10,6 +10,7 @@ from engine.kernels.cpu.compiler import compiles_here
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 INT4_GROUPS, INT4_OUTPUTS = (32, 64, 128, 256), 16  # what ATen's int4 product on a CPU takes: these groups, multiples
 KERNEL_GROUPS = 16  # our kernel on a GPU takes multiples of this
+TILE = 16, 64  # outputs and inputs that it takes at a time, for which there is room where there are fewer
 FUSED_OUTPUTS = 32  # outputs that bitsandbytes' 4-bit kernel for CPUs takes at a time
 
 
@@ -20,7 +21,7 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
     if quantization == "torchao-int8" and info.conv1d:  # it converts `nn.Linear` alone
         quantization = "none"
     if quantization == "awq":
-        linears = sum(_awq_bytes(inputs, outputs, group_of(info), dtype, kind) for inputs, outputs in info.linears)
+        linears = sum(awq_bytes(inputs, outputs, group_of(info), dtype, kind) for inputs, outputs in info.linears)
     elif quantization in ("nf4", "nf4-double") and dtype == "bfloat16" and kind == "cpu" and has_bfloat16_products():
         linears = sum(_fused_bytes(quantization, inputs, outputs, item) for inputs, outputs in info.linears)
     else:
@@ -43,12 +44,15 @@ def awq_stays_packed(inputs: int, outputs: int, group: int, dtype: str, kind: st
     return dtype == "bfloat16" and each in INT4_GROUPS and outputs % INT4_OUTPUTS == 0
 
 
-def _awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:
+def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:
+    """Bytes of an AWQ layer as it runs on a device of this kind."""
     if not awq_stays_packed(inputs, outputs, group, dtype, kind):
         return inputs * outputs * TORCH_BYTES[dtype]
     scales = inputs * outputs // (inputs if group == -1 else group)
-    # On a GPU as stored; ATen holds a scale and an offset as bfloat16: 4 bytes a group and column, not 2.5.
-    return inputs * outputs // 2 + (4 * scales if kind == "cpu" else 5 * scales // 2)
+    if kind == "cpu":  # ATen holds a scale and an offset as bfloat16
+        return inputs * outputs // 2 + 4 * scales
+    down, across = (-(-size // tile) for size, tile in zip((outputs, inputs), TILE))
+    return down * across * TILE[0] * TILE[1] // 2 + 4 * scales  # a scale and a zero in a word
 
 
 def _fused_bytes(quantization: str, inputs: int, outputs: int, item: int) -> int:

@@ -23,6 +23,7 @@ from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.products.awq_matmul import awq_matmul
 from engine.models.quantization.awq_linear import AwqLinear, ready
+from engine.models.quantization.awq_tiles import tiled
 from engine.models.quantization.bitsandbytes import settle
 
 GROUP = 128
@@ -183,10 +184,10 @@ def awq_products(bench: Bench) -> None:
     )
     reached = []
     for inputs, outputs in ((128, 64),) if bench.rehearsal else LINEARS:
-        read = inputs * outputs / 2 + inputs / GROUP * outputs * 2.5
+        read = inputs * outputs / 2 + inputs / GROUP * outputs * 4
         sets = sets_beyond_cache(watch, read, 16)
         weights = [torch.randn(outputs, inputs, device=watch.device, dtype=watch.dtype) / 64 for _ in range(sets)]
-        packed = [round_to_nearest(weight, GROUP) for weight in weights]
+        packed = [tiled(*round_to_nearest(weight, GROUP)) for weight in weights]
         for rows in ROWS[:2] if bench.rehearsal else ROWS:
             if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
                 continue
@@ -206,5 +207,5 @@ def awq_products(bench: Bench) -> None:
         bench.goal(what, PRODUCT, min(reached))
 
 
-def _packed_product(x: Tensor, packed: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def _packed_product(x: Tensor, packed: tuple[Tensor, Tensor]) -> Tensor:
     return awq_matmul(x, *packed)

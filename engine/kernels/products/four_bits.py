@@ -22,7 +22,7 @@ from engine.kernels.attention.splits import arrives_last
 from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
-from engine.kernels.products.awq_matmul import THREE, half
+from engine.kernels.products.awq_matmul import half
 from engine.kernels.products.split_inputs import add_parts, arrivals, parts, store_product
 
 CODES = 16
@@ -30,6 +30,7 @@ BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of 
 # One row is bitsandbytes' own: its kernel for that was measured, on an H200 at four times the time of the packed bytes,
 # and ours was not yet. Of more it makes floats of all weights for cuBLAS, which reads and writes nine times these bytes
 # (a step of eight rows took three times as long as of one); up to 64, tiles of ours should be done sooner.
+THREE = 80, 90, 100, 103  # architectures whose multiprocessors have shared memory for three programs of few rows
 LEAST_ROWS, FEW_ROWS = 2, 64
 ASSEMBLED = constant(not interpreted)
 REGISTERS = constant("=&r,=&r,=&r,=&r,r")

@@ -6,10 +6,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, tl
 
-ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
 MERGED_M = constant(4)  # rows, and parts, that a program which adds up parts reads at a time
 MERGED_PARTS = constant(8)
 MOST_PARTS = 16  # of few tiles: on an H200 products in 24 parts took 1.0 to 1.1 of the time
@@ -49,30 +47,6 @@ def add_parts(out, sums, bias, count, size, stride, parts, n, within):  # type: 
         if bias is not None:
             total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
         tl.store(out + at, total, mask=mask)
-
-
-@jit(do_not_specialize=["size", "parts"])
-def add_parts_kernel(
-    out: tl.tensor,  # [rows, outputs]
-    sums: tl.tensor,  # float32 [parts, rows, outputs]
-    bias: tl.tensor,
-    size: tl.tensor,  # rows * outputs
-    outputs: tl.tensor,
-    parts: tl.tensor,
-    BLOCK: tl.constexpr,
-) -> None:
-    await_inputs()
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < size
-    source = sums + at
-    total = tl.zeros([BLOCK], tl.float32)
-    for first in range(0, parts, MERGED_PARTS):
-        for i in tl.static_range(MERGED_PARTS):
-            total += tl.load(source, mask=at < tl.where(i < parts - first, size, 0), other=0.0)
-            source += size
-    if bias is not None:
-        total += tl.load(bias + at % outputs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(out + at, total, mask=mask)
 
 
 def parts(programs: int, blocks: int, at_once: int) -> int:

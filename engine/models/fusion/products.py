@@ -18,7 +18,7 @@ from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.packed_linear import SAME_INPUT, HeldByLayers, JoinedProduct
 from engine.models.plain_weights import is_plain
-from engine.models.quantization.awq_linear import AwqLinear
+from engine.models.quantization.awq_linear import TiledAwqLinear
 
 KERNEL = "product"
 
@@ -86,7 +86,7 @@ def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     # Few rows may have tiles of their own.
     drawn = [setting.draw(1, rows, linears[0].in_features) for rows in (1, 3, 40)]
     expected = [[linear(x) for linear in linears] for x in drawn]
-    make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
+    make = {nn.Linear: DenseProduct, TiledAwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:
         product = make(linears)
     except torch.OutOfMemoryError as error:  # a layer's weights lie there twice meanwhile

@@ -1,7 +1,7 @@
 """Linear layers whose weights AWQ packed to 4 bits, and the forms they run in.
 
-On a GPU in float16 or bfloat16 they stay as stored, and our Triton kernel multiplies them. On a CPU in bfloat16 they
-are laid out for ATen's int4 product. Elsewhere they become dense linears, once, at load.
+On a GPU in float16 or bfloat16 their codes are laid out for our Triton kernel, on a CPU in bfloat16 for ATen's int4
+product. Elsewhere they become dense linears, once, at load.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from torch.nn import functional
 from engine.kernels.products.awq_matmul import awq_matmul
 from engine.memory.weight_bytes import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
+from engine.models.quantization.awq_tiles import dequantize_tiles, tiled
 
 INT4_MIDDLE = 8  # the code that it takes for 0
 INT4_BLOCKS = (64, 32)  # outputs that it lays side by side, by the width of the processor's vectors
@@ -45,9 +46,29 @@ class AwqLinear(nn.Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, group={self.group}"
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and stays_packed(self, x.device, x.dtype):
-            return awq_matmul(x, self.qweight, self.qzeros, self.scales, self.bias)
         return functional.linear(x, self.weight_in(x.dtype), self.bias)
+
+
+class TiledAwqLinear(nn.Module):
+    """An AWQ linear in float16 or bfloat16 on a GPU; see `awq_tiles`."""
+
+    def __init__(self, linear: AwqLinear) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.group = linear.in_features, linear.out_features, linear.group
+        tiles, scales = tiled(linear.qweight, linear.qzeros, linear.scales)
+        self.register_buffer("tiles", tiles)
+        self.register_buffer("scales", scales)
+        self.bias = linear.bias
+
+    tiles: Tensor
+    scales: Tensor
+
+    def weight_in(self, dtype: torch.dtype) -> Tensor:
+        """The dense weight [out_features, in_features]; exact in float32."""
+        return dequantize_tiles(self.tiles, self.scales, self.in_features, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return awq_matmul(x, self.tiles, self.scales, self.bias)
 
 
 class Int4Linear(nn.Module):
@@ -122,7 +143,7 @@ def ready(linear: AwqLinear, dtype: torch.dtype) -> nn.Module:
     """The form in which a loaded layer runs where its tensors are, for activations of `dtype`."""
     if not stays_packed(linear, linear.qweight.device, dtype):
         return dense(linear, dtype)
-    return linear if linear.qweight.is_cuda else Int4Linear(linear)
+    return TiledAwqLinear(linear) if linear.qweight.is_cuda else Int4Linear(linear)
 
 
 def make_ready(model: nn.Module, dtype: torch.dtype, before: Callable[[], None] = lambda: None) -> None:

@@ -16,7 +16,7 @@ from engine.kernels.products.awq_matmul import FUSED_ROWS
 from engine.models.fusion import awq_products
 from engine.models.fusion.awq_products import Awq
 from engine.models.fusion.fuse import fuse
-from engine.models.quantization.awq_linear import AwqLinear
+from engine.models.quantization.awq_linear import AwqLinear, TiledAwqLinear
 from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
@@ -38,7 +38,7 @@ def awq_model(name: str, **groups: int) -> PreTrainedModel:
             layer = AwqLinear(linear.in_features, linear.out_features, group, None)
             layer.qweight, layer.qzeros, layer.scales = round_to_nearest(linear.weight, group)
             layer.bias = linear.bias
-            module.set_submodule(path, layer)
+            module.set_submodule(path, TiledAwqLinear(layer))
     return module
 
 
@@ -48,7 +48,7 @@ def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(name: str)
     before, held = logits(module), held_bytes(module)
     fusion = fuse(module)
     assert all_kernels(fusion)["product"] == JOINED + HEAD, fusion.text
-    assert f"product of {JOINED} AwqLinear" in fusion.text
+    assert f"product of {JOINED} TiledAwqLinear" in fusion.text
     assert held_bytes(module) == held
     assert difference(logits(module), before) < 1e-2
     fusion.undo()
@@ -70,9 +70,9 @@ def test_each_layer_still_multiplies_by_itself_where_its_columns_lie(rows: int) 
     module = awq_model("llama")
     assert all_kernels(fuse(module))["product"] == JOINED + HEAD
     layer = module.model.layers[1].self_attn.v_proj
-    assert not layer.qweight.is_contiguous()
+    assert not layer.scales.is_contiguous()
     x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)).half()
-    alone = awq_products.awq_matmul(x, layer.qweight, layer.qzeros, layer.scales)
+    alone = awq_products.awq_matmul(x, layer.tiles, layer.scales)
     expected = x.double() @ layer.weight_in(torch.float32).double().t()
     torch.testing.assert_close(alone.double(), expected, rtol=2e-3, atol=2e-3 * float(expected.abs().max()))
 

@@ -1,6 +1,10 @@
 """Runs what few instructions of PTX our decoders are written in, as Triton's interpreter runs none."""
 
+import functools
+import operator
 from collections.abc import Sequence
+
+import torch
 
 LOOKED_UP = 1024  # where a program's tables begin in shared memory
 OUTPUTS = "$0", "$1", "$2", "$3"
@@ -50,7 +54,7 @@ def _address(told: str, held: dict[str, int]) -> int:
 
 def _computed(name: str, values: list[int]) -> int:
     match name:
-        case "mov.u32":
+        case "mov.u32" | "mov.b32":
             return values[0]
         case "and.b32":
             return values[0] & values[1]
@@ -72,8 +76,14 @@ def _computed(name: str, values: list[int]) -> int:
             chosen = [eight[each & 7] if each < 8 else (eight[each & 7] >> 7) * 255 for each in selectors]
             return int.from_bytes(chosen, "little")
         case "lop3.b32":
-            assert values[3] == 0xF0 & 0xCC | ~0xF0 & 0xAA  # of a, b and c: a ? b : c
-            return values[0] & values[1] | ~values[0] & values[2]
+            a, b, c, table = values
+            true = [i for i in range(8) if table >> i & 1]
+            rows = [(a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c) for i in true]
+            return functools.reduce(operator.or_, rows, 0) & 0xFFFFFFFF
+        case "fma.rn.f16x2" | "fma.rn.bf16x2":
+            dtype = torch.bfloat16 if "bf" in name else torch.float16
+            a, b, c = (torch.tensor([each], dtype=torch.uint32).view(dtype).double() for each in values)
+            return int((a * b + c).to(dtype).view(torch.uint32))
     raise AssertionError(name)
 
 

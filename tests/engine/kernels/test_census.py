@@ -111,7 +111,7 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     for inputs, outputs in layers | joined | {(model.intermediate, model.hidden)}:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
-        yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors, sm=gpu.sm)
+        yield from launched(awq_matmul, x, *weights, bias)
         if LEAST_ROWS <= tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
             given = x, *four_bit_weights(inputs, outputs, gpu.dtype), bias
             yield from launched(four_bit_matmul, *given, processors=gpu.processors, sm=gpu.sm)

@@ -19,7 +19,7 @@ from engine.kernels.compiled import (
     SHARED_MEMORY,
     Usage,
     attention,
-    awq_products,
+    awq_product,
     compile_launch,
     drawing,
     empty,
@@ -205,9 +205,9 @@ def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
     assert DEFAULT[Rows.SHORT][128].block_keys == made["BLOCK_KEYS"]
 
 
-@pytest.mark.parametrize(("rows", "group"), [(17, 64), (64, 4096)])
+@pytest.mark.parametrize(("rows", "group"), [(1, 64), (17, 64), (64, 4096), (64, 32)])
 def test_awq_products_of_other_groups_spill_in_no_loop(rows: int, group: int) -> None:
-    check(awq_products(rows, group, BF16)[0], 90)
+    check(awq_product(rows, group, BF16), 90)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,17 @@ from torch.nn import functional
 
 from engine.bench.rounding import round_to_nearest
 from engine.config.schemes import quantized_bytes
+from engine.memory.weight_bytes import awq_bytes
 from engine.models.packed_linear import PackedLinear, pack_linears
-from engine.models.quantization.awq_linear import INT4_ROWS, AwqLinear, Int4Linear, make_ready, ready, stays_packed
+from engine.models.quantization.awq_linear import (
+    INT4_ROWS,
+    AwqLinear,
+    Int4Linear,
+    TiledAwqLinear,
+    make_ready,
+    ready,
+    stays_packed,
+)
 from engine.models.weight_count import held_bytes
 from tests.engine.models.quantization.scalar_awq import decode
 
@@ -107,6 +116,14 @@ def test_only_sixteen_bit_activations_keep_a_layer_packed() -> None:
 @pytest.mark.parametrize("group", [32, 128, -1])
 def test_bytes_as_stored_are_those_of_the_formula(group: int) -> None:
     assert held_bytes(made_layer(group=group)) == quantized_bytes("awq", [(128, 48)], 2, group)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "group"), [(128, 48, 32), (96, 40, -1), (1024, 256, 128)])
+def test_bytes_of_the_form_for_a_gpu_are_those_of_its_bill(inputs: int, outputs: int, group: int) -> None:
+    layer = made_layer(inputs, outputs, group)
+    tiles = TiledAwqLinear(layer)
+    assert held_bytes(tiles) == awq_bytes(inputs, outputs, group, "bfloat16", "cuda")
+    assert torch.equal(tiles.weight_in(torch.float32), layer.weight_in(torch.float32))
 
 
 def test_bytes_of_the_int4_form_are_those_it_holds() -> None:
