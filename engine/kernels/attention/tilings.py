@@ -31,7 +31,8 @@ class Tiling:
 
     `block_m` is query tokens * group, of short rows the most; `block_keys` keys are read at a time by a program of
     `num_warps` warps in `num_stages` pipeline stages. Contexts are split over several programs until there are about
-    `programs` a multiprocessor; a thread that adds their parts up reads `merged` values at a time.
+    `programs` a multiprocessor; a thread that adds their parts up reads `merged` values at a time. Where `shares` is
+    the number of warps, each has keys and a softmax of its own.
     """
 
     block_m: int
@@ -40,6 +41,7 @@ class Tiling:
     num_stages: int
     programs: int
     merged: int = 32
+    shares: int = 1
 
 
 Table = dict[int, Tiling]  # by padded head_dim
@@ -163,6 +165,8 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
         shapes += [(keys // 2, 4, 3), (keys // 2, 4, 4), (keys // 2, 2, 3), (keys // 2, 2, 4), (keys, 2, 3)]
         # Of uneven contexts the longest end last: by a model of it finer parts gain up to a tenth there.
         tried = [Tiling(64, *shape, programs, 64) for shape in shapes for programs in (4, 8, 16)]
+        shared = [(keys, 4, 3), (keys, 4, 2), (2 * keys, 4, 2), (2 * keys, 8, 2), (keys // 2, 2, 3)]
+        tried += [Tiling(64, *shape, programs, 64, shape[1]) for shape in shared for programs in (3, 6)]
     else:
         shapes = [(128, keys, 8), (128, 2 * keys, 8), (64, keys, 4), (64, 2 * keys, 4), (64, keys, 8)]
         shapes += [(128, keys // 2, 8), (128, keys, 4)]
@@ -171,6 +175,8 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
 
 
 def fitted(chosen: Tiling, group: int, queries: int) -> Tiling:
-    """The tiling with an M no larger than the rows need, and no smaller than a group or a tensor core's product."""
+    """The tiling with an M no larger than the rows need, and no smaller than a group or a tensor core's product. A
+    softmax for each warp takes the registers of the least M."""
     least = max(LEAST_M, next_power_of_two(group))
-    return replace(chosen, block_m=max(least, min(chosen.block_m, next_power_of_two(group * queries))))
+    block_m = max(least, min(chosen.block_m, next_power_of_two(group * queries)))
+    return replace(chosen, block_m=block_m, shares=chosen.shares if block_m == LEAST_M else 1)
