@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
-from engine.kernels.products.four_bits import CODES, Table, table_of
+from engine.kernels.products.four_bits import CODES, table_of
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -16,7 +16,7 @@ def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor]:
     return empty(-(-outputs // OUTPUTS), -(-inputs // INPUTS), WORDS), empty(inputs // group, outputs)
 
 
-def four_bit_weights(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Table]:
+def four_bit_weights(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """What `four_bit_matmul` takes of a layer; other numbers for its codes would change constants alone."""
     packed, scales = (
         empty(inputs * outputs // 2, 1, dtype=torch.uint8),

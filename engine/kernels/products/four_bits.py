@@ -1,193 +1,206 @@
 """A Triton kernel for linear layers whose weights bitsandbytes packed to 4 bits, for few rows of x.
 
 A byte holds the codes of inputs 2i, in its upper half, and 2i + 1, in its lower one; a block of weights in a row shares
-a float32 scale. Of a tile [outputs, bytes] the upper codes are multiplied with x's even inputs and the lower ones with
-its odd ones, so that a thread decodes what it multiplies and nothing is exchanged. A code's float is looked up in
-registers; the scale is applied to a block's sum, in float32.
+a float32 scale. A program computes some outputs, and the blocks of their inputs are dealt out to its warps: each
+multiplies its own with x, and in the end the warps' sums are added up, in a fixed order. So the GPU is full where
+outputs are few, no weight is decoded twice, and no program waits for another.
 
-Inputs are split where the outputs fill too few programs for the GPU (`split_inputs`), and whichever program is done
-last adds the sums up.
+The weights are the tensor cores' first operand, of 16 rows a tile, so that x may have as few as eight. A lane reads 16
+neighbouring inputs of a row's 64, whereas tensor cores have a lane multiply two pairs of each 16: so the inputs of a
+block are multiplied in another order, the same of weights and x (`in_lanes`), in which a lane decodes what it
+multiplies, and nothing is exchanged. A code's float is looked up in registers; the scale is applied to a block's sum,
+in float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from engine.kernels.attention.splits import arrives_last
 from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.products.awq_matmul import half
-from engine.kernels.products.split_inputs import add_parts, arrivals, parts, store_product
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
 # One row is bitsandbytes' own: its kernel for that was measured, on an H200 at four times the time of the packed bytes,
 # and ours was not yet. Of more it makes floats of all weights for cuBLAS, which reads and writes nine times these bytes
 # (a step of eight rows took three times as long as of one); up to 64, tiles of ours should be done sooner.
-THREE = 80, 90, 100, 103  # architectures whose multiprocessors have shared memory for three programs of few rows
-LEAST_ROWS, FEW_ROWS = 2, 64
+LEAST_ROWS, FEW_ROWS = 1, 64
 ASSEMBLED = constant(not interpreted)
-REGISTERS = constant("=&r,=&r,=&r,=&r,r")
+LANES = constant(4)  # of a warp, that share a row of weights
 
 
-def assembly(numbers: Sequence[int]) -> str:
-    """PTX that makes of four bytes, $4, the floats of their upper codes, two in $0 and $1 each, and of their lower
-    ones, in $2 and $3. `numbers` are the 16 codes' floats, 16 bits each.
+def assembly() -> str:
+    """PTX that makes of a word's eight codes, $4, their floats, two in each of $0 to $3, in the order of the inputs.
+    $5 to $12 are the table, as `table_of` has it.
 
     `prmt` looks a byte up among eight by three bits of its selector, four at a time: of the low eight codes and of the
     high eight, either byte of their floats. Where a selector's fourth bit is set it spreads a byte's sign: so a code's
-    own fourth bit becomes a mask, by which the two are chosen between. The tables are made by an operation with a
-    register that is zero in a grid of two dimensions, or constants would be moved to registers before every use.
+    own fourth bit becomes a mask, by which the two are chosen between.
     """
-    code = ["mov.u32 zero, %ctaid.z", "and.b32 first, $4, 0x77777777", "shr.b32 second, first, 16"]
-    code.append("shl.b32 moved, $4, 4")
-    for selector, signs, lower, upper in (("first", 0xD9C8, "$2", "$0"), ("second", 0xFBEA, "$3", "$1")):
+    code = ["and.b32 first, $4, 0x77777777", "shr.b32 second, first, 16", "shl.b32 moved, $4, 4"]
+    for selector, signs, pairs in (("first", 0xD9C8, (0, 1)), ("second", 0xFBEA, (2, 3))):
         code.append(f"prmt.b32 mask, moved, $4, {signs:#x}")
-        for byte, found in enumerate(("small", "large")):  # of a float
-            for begin, to in ((0, "few"), (8, "many")):
-                held = [number >> 8 * byte & 0xFF for number in numbers[begin : begin + 8]]
-                four, others = (int.from_bytes(bytes(held[at : at + 4]), "little") for at in (0, 4))
-                code.append(f"xor.b32 table, zero, {four:#x}")
-                code.append(f"xor.b32 rest, zero, {others:#x}")
-                code.append(f"prmt.b32 {to}, table, rest, {selector}")
+        for found, at in (("small", 5), ("large", 9)):  # bytes of a float
+            code.append(f"prmt.b32 few, ${at}, ${at + 1}, {selector}")
+            code.append(f"prmt.b32 many, ${at + 2}, ${at + 3}, {selector}")
             code.append(f"lop3.b32 {found}, mask, many, few, 0xCA")  # mask ? many : few
-        code.append(f"prmt.b32 {lower}, small, large, 0x6240")
-        code.append(f"prmt.b32 {upper}, small, large, 0x7351")
+        code += [f"prmt.b32 ${pair}, small, large, {order:#x}" for pair, order in zip(pairs, (0x4051, 0x6273))]
     return f"{{ .reg .b32 {', '.join(NAMES)}; " + "".join(f"{line}; " for line in code) + "}"
 
 
-NAMES = "zero", "first", "second", "moved", "mask", "few", "many", "small", "large", "table", "rest"
+NAMES = "first", "second", "moved", "mask", "few", "many", "small", "large"
+DECODE, REGISTERS = constant(assembly()), constant("=&r,=&r,=&r,=&r" + 9 * ",r")
 
 
 @jit
-def decoded(packed, table, DECODE: tl.constexpr, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The floats of each byte's upper code, and of its lower one."""
+def held_table(table):  # type: ignore[no-untyped-def]
+    """What `decoded` looks up: the table's words in registers, each lane's from a copy of its own. Of one that all
+    share, ptxas would fetch each word from a uniform register every time; and of none that is loaded as a tensor is,
+    Triton would exchange the weights."""
     if ASSEMBLED:
-        if DTYPE.is_fp16():
-            floats = tl.inline_asm_elementwise(DECODE, REGISTERS, [packed], (tl.float16,) * 2, is_pure=True, pack=4)
-        else:
-            floats = tl.inline_asm_elementwise(DECODE, REGISTERS, [packed], (tl.bfloat16,) * 2, is_pure=True, pack=4)
+        table += (8 * tl.arange(0, LANES))[None, None, :, None]
+        small = tl.load(table), tl.load(table + 1), tl.load(table + 2), tl.load(table + 3)
+        held = small, (tl.load(table + 4), tl.load(table + 5), tl.load(table + 6), tl.load(table + 7))
     else:
-        codes = packed.to(tl.int32)
-        floats = tl.load(table + (codes >> 4)), tl.load(table + (codes & 15))
-    return floats
+        held = table
+    return held
 
 
-@jit(do_not_specialize=["rows", "blocks", "part_blocks", "parts", "row_tiles"])
+@jit
+def decoded(packed, table, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8]."""
+    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, 2)
+    if ASSEMBLED:
+        small, large = table
+        given = [words, small[0], small[1], small[2], small[3], large[0], large[1], large[2], large[3]]
+        a, b, c, d = tl.inline_asm_elementwise(DECODE, REGISTERS, given, (tl.int32,) * 4, is_pure=True, pack=1)
+        pairs = tl.join(tl.join(a, c), tl.join(b, d))
+        floats = tl.join(half(pairs, 0, DTYPE), half(pairs, 1, DTYPE))
+    else:
+        codes = (words[:, :, :, :, None] >> (tl.arange(0, 8) ^ 1) * 4) & 15
+        small, large = tl.load(table + codes // 4), tl.load(table + codes // 4 + 4)
+        floats = half((small >> codes % 4 * 8) & 255 | ((large >> codes % 4 * 8) & 255) << 8, 0, DTYPE)
+    return floats.reshape(packed.shape[0], packed.shape[1], 8 * packed.shape[2])
+
+
+@jit
+def by_block(tile, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """[warps, rows, AT_ONCE * n] as [AT_ONCE * warps, rows, n], whose every warps-th entry is of the same warp."""
+    split = tile.reshape(tile.shape[0], tile.shape[1], AT_ONCE, tile.shape[2] // AT_ONCE).permute(2, 0, 1, 3)
+    return split.reshape(AT_ONCE * tile.shape[0], tile.shape[1], tile.shape[2] // AT_ONCE)
+
+
+@jit
+def in_lanes(tile):  # type: ignore[no-untyped-def]
+    """[blocks, rows, 64] with its inputs, [lane 4, word 2, pairs 2, pair 2, 2] of them, as [word, pair, lane, pairs, 2]:
+    of each 16 that are multiplied at once, each lane has two of its own pairs twice."""
+    split = tile.reshape(tile.shape[0], tile.shape[1], LANES, 2, 2, 2, 2).permute(0, 1, 3, 5, 2, 4, 6)
+    return split.reshape(tile.shape[0], tile.shape[1], tile.shape[2])
+
+
+@jit(do_not_specialize=["rows", "row_tiles"])
 def four_bit_matmul_kernel(
     out: tl.tensor,  # [rows, outputs]
-    sums: tl.tensor,  # float32 [parts, rows, outputs]; None of one part
-    arrived: tl.tensor,  # int32, zero before and after: how many of a tile's parts are stored; None of one part
-    x: tl.tensor,  # int32, of two inputs each
-    packed: tl.tensor,  # uint8 [outputs, inputs / 2]
+    x: tl.tensor,
+    packed: tl.tensor,  # int32 [outputs, inputs / 8]
     scales: tl.tensor,
-    table: tl.tensor,  # the codes' floats, for the interpreter; and for FILL what that reads
+    table: tl.tensor,
     bias: tl.tensor,
     rows: tl.tensor,
     outputs: tl.tensor,
     blocks: tl.tensor,  # of BLOCK_K inputs
-    x_stride: tl.tensor,  # in int32
-    part_blocks: tl.tensor,  # blocks of a program, a multiple of AT_ONCE
-    parts: tl.tensor,
+    x_stride: tl.tensor,
     row_tiles: tl.tensor,
     SHARED: tl.constexpr,  # blocks that share a scale
-    DECODE: tl.constexpr,  # as `assembly` makes it
-    FILL: tl.constexpr,  # what is done once, before anything is decoded; "" for nothing
+    EVEN: tl.constexpr,  # whether the blocks that warps read at once divide those of the inputs
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    WORDS: tl.constexpr,  # of x in a block, and bytes of an output: BLOCK_K / 2
-    AT_ONCE: tl.constexpr,  # blocks that are read at once: of four, whole cache lines
+    BLOCK_K: tl.constexpr,
+    AT_ONCE: tl.constexpr,  # blocks that a warp reads at once
+    WARPS: tl.constexpr,
     STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
 ) -> None:
     await_inputs()
-    if FILL != "":
-        tl.inline_asm_elementwise(FILL, "=r,l", [table.to(tl.int64)], tl.int32, is_pure=False, pack=1)
-    DTYPE: tl.constexpr = out.dtype.element_ty
-    tile, part = tl.program_id(0), tl.program_id(1)
-    first_m = tile % row_tiles * BLOCK_M
-    m = first_m + tl.arange(0, BLOCK_M)
+    WORDS: tl.constexpr = BLOCK_K // 8
+    held = held_table(table)
+    tile = tl.program_id(0)
+    m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tile // row_tiles * BLOCK_N + tl.arange(0, BLOCK_N)
-    filled, within = m < rows, n < outputs
-    word = tl.arange(0, WORDS)
-    first = part * part_blocks
-    last = tl.minimum(first + part_blocks, blocks)
-    x_rows = x + m.to(tl.int64)[:, None] * x_stride + word[None, :]
-    lines = packed + n.to(tl.int64)[:, None] * (blocks * WORDS) + word[None, :]
-    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for start in tl.range(first, last, AT_ONCE, num_stages=STAGES):
-        for i in tl.static_range(AT_ONCE):
-            at = start + i
-            words = tl.load(x_rows + at * WORDS, mask=filled[:, None], other=0)
-            codes = tl.load(lines + at * WORDS, mask=within[:, None], other=0)
-            scale = tl.load(scales + (n * blocks + at) // SHARED, mask=within, other=0.0)
-            upper, lower = decoded(codes, table, DECODE, DTYPE)
-            product = tl.dot(half(words, 0, DTYPE), upper.trans(), input_precision="ieee")
-            product = tl.dot(half(words, 1, DTYPE), lower.trans(), product, input_precision="ieee")
-            total += product * scale[None, :]
-    store_product(out, sums, total, bias, (m, n, filled, within), rows, outputs, part)
-    if sums is not None:
-        last_here = arrives_last(arrived + tile, parts)
-        if last_here:
-            begin, count = first_m.to(tl.int64) * outputs, tl.minimum(rows - first_m, BLOCK_M)
-            size = rows.to(tl.int64) * outputs
-            add_parts(out + begin, sums + begin, bias, count, size, outputs, parts, n, within)
+    filled, within = (m < rows)[None, :, None], n < outputs
+    line = tl.minimum(n, outputs - 1).to(tl.int64)[None, :, None] * blocks
+    first = (tl.arange(0, WARPS) * AT_ONCE)[:, None, None]
+    block = first + tl.arange(0, AT_ONCE)[None, None, :]
+    word = first * WORDS + tl.arange(0, AT_ONCE * WORDS)[None, None, :]
+    k = first * BLOCK_K + tl.arange(0, AT_ONCE * BLOCK_K)[None, None, :]
+    x_rows, lines = x + m.to(tl.int64)[None, :, None] * x_stride + k, packed + line * WORDS + word
+    total = tl.zeros([AT_ONCE * WARPS, BLOCK_N, BLOCK_M], tl.float32)
+    for start in tl.range(0, blocks, WARPS * AT_ONCE, num_stages=STAGES):
+        left = blocks - start
+        columns = tl.load(x_rows + start * BLOCK_K, mask=filled & ((k < left * BLOCK_K) | EVEN), other=0.0)
+        codes = tl.load(lines + start * WORDS, mask=(word < left * WORDS) | EVEN, other=0)
+        scale = tl.load(scales + (line + start + block) // SHARED, mask=(block < left) | EVEN, other=0.0)
+        weights = in_lanes(decoded(by_block(codes, AT_ONCE), held, x.dtype.element_ty))
+        given = in_lanes(by_block(columns, AT_ONCE)).permute(0, 2, 1)
+        total += tl.dot(weights, given, input_precision="ieee") * by_block(scale, AT_ONCE)
+    product = tl.sum(total, axis=0)
+    if bias is not None:
+        product += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[:, None]
+    at = m.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(out + at, product, mask=(m < rows)[None, :] & within[:, None])
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How one launch is cut: rows and outputs a tile, blocks of inputs at a time, warps a program, pipeline stages;
-    and how many programs a multiprocessor is to hold side by side."""
+    """How a launch is cut: rows and outputs a tile, blocks of inputs that a warp reads at once, warps a program,
+    pipeline stages."""
 
     block_m: int
     block_n: int
     at_once: int
     num_warps: int
     num_stages: int
-    programs: int
 
 
-# By the most rows.
-TILINGS = {16: Tiling(16, 128, 4, 4, 3, 3), FEW_ROWS: Tiling(32, 128, 4, 4, 3, 2)}
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What 16 codes mean: their floats on a device, and the PTX that looks them up.
-
-    `fill` is for decoders that prepare something first, as `engine.bench.gpu.four_bits_lookup` does: PTX that each
-    thread of a program runs once, with the address of `floats` in $1; what it leaves in $0 means nothing.
-    """
-
-    floats: Tensor
-    code: str
-    fill: str = ""
+# By the most rows; and how many programs a multiprocessor should have, or their tiles are of fewer outputs.
+TILINGS = {
+    8: (Tiling(8, 32, 2, 8, 4), 2.0),
+    16: (Tiling(16, 64, 1, 8, 3), 0.75),
+    FEW_ROWS: (Tiling(32, 64, 1, 8, 3), 0.75),
+}
+LEAST_N = 16  # outputs of a tile of the tensor cores
+LARGE = 80, 90, 100, 103  # architectures whose multiprocessors have shared memory for that
 
 
 @cache
-def table_of(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Table:
-    """The numbers of the 16 codes, rounded to float16 or bfloat16."""
+def table_of(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What the 16 codes mean, their numbers rounded to float16 or bfloat16: int32 [4, 8], as often as `held_table` wants
+    it, the lower bytes of all floats before the upper ones."""
     floats = torch.tensor(numbers, dtype=torch.float32).to(dtype)
-    return Table(floats.to(device), assembly([each & 0xFFFF for each in floats.view(torch.int16).tolist()]))
+    planes = floats.view(torch.uint8).view(CODES, 2).t().contiguous().view(torch.int32)
+    return planes.flatten().repeat(4, 1).to(device)
 
 
-def tiling(rows: int, blocks: int, sm: int) -> Tiling:
-    """The tiling of a launch; blocks at a time divide `blocks`, and are half as many where shared memory is small."""
-    chosen = next(TILINGS[most] for most in TILINGS if rows <= most)
-    at_once = chosen.at_once if sm in THREE else chosen.at_once // 2
-    return replace(chosen, at_once=min(at_once, blocks & -blocks))
+def tiling(rows: int, outputs: int, sm: int, processors: int) -> Tiling:
+    """The tiling of a launch; of half the warps where shared memory is small."""
+    tiles, programs = next(TILINGS[most] for most in TILINGS if rows <= most)
+    block_n = tiles.block_n
+    while block_n > LEAST_N and outputs < block_n * programs * processors:
+        block_n //= 2
+    warps, stages = (tiles.num_warps, tiles.num_stages) if sm in LARGE else (tiles.num_warps // 2, 3)
+    return replace(tiles, block_n=block_n, num_warps=warps, num_stages=stages)
 
 
 def four_bit_matmul(
     x: Tensor,
     packed: Tensor,
     scales: Tensor,
-    table: Table,
+    table: Tensor,
     bias: Tensor | None = None,
     out: Tensor | None = None,
     processors: int | None = None,
@@ -199,33 +212,28 @@ def four_bit_matmul(
 
     `packed` uint8 holds two weights a byte, row by row, and `scales` float32 one for each block of them; both are
     contiguous. A block is a multiple of 64, as `inputs` are. `table` is of x's dtype. `out` [..., outputs], contiguous,
-    is written and returned where it is given; `processors` and `sm` take the place of what the device has, and `tiles`,
-    whose blocks at a time divide those of the inputs, of the usual tiling, for measurements and tests. Gives the same
-    bits each time, and never waits for the device, so it can be captured in a CUDA graph. Calls on a device are for one
-    stream, or for streams that wait for one another.
+    is written and returned where it is given; `processors` and `sm` take the place of what the device has, and `tiles`
+    of the usual tiling, for measurements and tests. Gives the same bits each time, and never waits for the device, so
+    it can be captured in a CUDA graph.
     """
     outputs = 2 * packed.numel() // x.shape[-1]
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
-    target, x = out.view(-1, outputs), x.reshape(-1, x.shape[-1])
+    x = x.reshape(-1, x.shape[-1])
     rows, inputs = x.shape
     if not rows:
         return out
-    in_pairs = x.stride(-1) == 1 and x.stride(0) % 2 == 0 and x.storage_offset() % 2 == 0
-    x = (x if in_pairs else x.contiguous()).view(torch.int32)
+    stride = x.stride(0) if rows > 1 else inputs
+    if x.stride(1) != 1 or stride % 16 or x.storage_offset() % 8:  # else 16 bytes are read at once
+        x, stride = x.clone(memory_format=torch.contiguous_format), inputs
     blocks, facts = inputs // BLOCK_K, device_facts(x.device)
-    tiles = tiles or tiling(rows, blocks, sm or facts[0])
+    tiles = tiles or tiling(rows, outputs, sm or facts[0], processors or facts[1])
     row_tiles = -(-rows // tiles.block_m)
-    programs, steps = row_tiles * -(-outputs // tiles.block_n), blocks // tiles.at_once
-    at_a_time = tiles.programs * (processors or facts[1])
-    part_blocks = -(-steps // parts(programs, steps, at_a_time)) * tiles.at_once
-    split = -(-blocks // part_blocks)
-    sums = torch.empty(split, *target.shape, dtype=torch.float32, device=x.device) if split > 1 else None
-    arrived = None if sums is None else arrivals(x.device, programs)
+    even = blocks % (tiles.at_once * tiles.num_warps) == 0
     shared = inputs * outputs // scales.numel() // BLOCK_K
-    tensors = target, sums, arrived, x, packed, scales, table.floats, bias
-    sizes = rows, outputs, blocks, x.stride(0), part_blocks, split, row_tiles
-    cut = tiles.block_m, tiles.block_n, BLOCK_K // 2, tiles.at_once, tiles.num_stages
-    values = *tensors, *sizes, shared, table.code, table.fill, *cut
-    warps, stages = tiles.num_warps, tiles.num_stages
-    launch(four_bit_matmul_kernel, (programs, split), values, num_warps=warps, num_stages=stages)
+    tensors = out, x, packed.flatten().view(torch.int32), scales, table, bias
+    sizes = rows, outputs, blocks, stride, row_tiles
+    cut = tiles.block_m, tiles.block_n, BLOCK_K, tiles.at_once, tiles.num_warps, tiles.num_stages
+    grid, warps, stages = (row_tiles * -(-outputs // tiles.block_n),), tiles.num_warps, tiles.num_stages
+    values = *tensors, *sizes, shared, even, *cut
+    launch(four_bit_matmul_kernel, grid, values, num_warps=warps, num_stages=stages)
     return out

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, LEAST_ROWS, Table, four_bit_matmul, table_of
+from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, LEAST_ROWS, four_bit_matmul, table_of
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import MARK, LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
@@ -31,7 +31,7 @@ class FourBits(HeldByLayers):
     weight: Tensor
     state: Any
     bias: Tensor | None
-    table: Table | None
+    table: Tensor | None
 
     def plain(self) -> Tensor:
         from bitsandbytes.functional import dequantize_4bit
@@ -82,7 +82,7 @@ def is_single(part: Any, setting: Setting) -> bool:
     return part.in_features == state.shape[-1] and _table(state, part.weight, setting.dtype) is not None
 
 
-def _table(state: Any, weight: Tensor, dtype: torch.dtype) -> Table | None:
+def _table(state: Any, weight: Tensor, dtype: torch.dtype) -> Tensor | None:
     """The numbers of a matrix's codes, where our kernel multiplies it in that dtype; waits for the device."""
     if dtype not in (torch.float16, torch.bfloat16) or state.nested or state.absmax.dtype is not torch.float32:
         return None

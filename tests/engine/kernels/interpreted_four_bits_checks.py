@@ -13,7 +13,6 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
 from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul
-from engine.kernels.products.split_inputs import arrivals
 from tests.engine.kernels.four_bits_case import Product, check, make_weights
 
 HALF = torch.float16
@@ -48,11 +47,15 @@ def test_rows_of_x_that_lie_apart_are_read_by_their_stride(rows: int, gap: int) 
     check(Product(rows, 128, 64, HALF, bias=True, gap=gap), rows)
 
 
-@pytest.mark.parametrize("rows", [1, 6, 16, 40])
-def test_many_parts_are_added_up_by_the_program_that_is_done_last_and_counts_are_left_at_zero(rows: int) -> None:
-    product = Product(rows, 704, 136, HALF, bias=True)  # eleven parts, more than are read at a time
-    check(product, rows, processors=30)
-    assert not arrivals(torch.device("cpu"), 1).any()
+@pytest.mark.parametrize("rows", [2, 12, 40])
+def test_narrow_tiles_and_wide_ones_agree_with_the_oracle(rows: int) -> None:
+    for processors in (1, 30):
+        check(Product(rows, 704, 136, HALF, bias=True), rows, processors=processors)
+
+
+@pytest.mark.parametrize("blocks", [1, 5, 16, 17, 32])
+def test_blocks_that_the_warps_do_not_share_evenly_are_all_multiplied_once(blocks: int) -> None:
+    check(Product(3, 64 * blocks, 20, HALF), blocks)
 
 
 @pytest.mark.parametrize("rows", [16, 64])
