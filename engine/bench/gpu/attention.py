@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +36,7 @@ LAYERS = 32  # that share a plan, at most: as many as a model has
 DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
 COMPILERS = 8  # processes
+THOROUGH = 120.0  # seconds from which all candidates are tried, over all cases
 ROOM = 0.7  # of the free memory, for caches
 ONE_ROW = "context 8d | tiles 6d | whole µs 9.1f | split µs 9.1f"
 
@@ -276,7 +277,8 @@ def layouts(bench: Bench) -> None:
 
 
 def tilings(bench: Bench) -> None:
-    """What each candidate of `engine.kernels.attention.tilings` takes: the fastest beside the one that ships."""
+    """What each candidate of `engine.kernels.attention.tilings` takes: the fastest beside the shipped one. Where time
+    is short, as beside other sections, each cut of a tile once, over a few cases."""
     kernels = Kernels(bench)
     pool = kernels.pool
     table = bench.table(
@@ -286,25 +288,36 @@ def tilings(bench: Bench) -> None:
             "shipped µs 10.1f | best µs 9.1f | × faster 8.2f | tried 5d | 60"
         ),
     )
+    uneven, thorough = Case(256, K, 2, uneven=True), bench.limit >= THOROUGH
     if bench.rehearsal:
         cases = [kernels.decode[0], kernels.prefill[0]]
-    else:
+    elif thorough:
         compile_beforehand(0.5 * bench.left)
         long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
-        uneven = Case(256, K, 2, uneven=True)
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
+    else:
+        cases = [Case(64, 8 * K, 4), uneven, Case(1, 8 * K, 4)]
     for case in cases:
-        if pool.holds(case, table):
-            _try_tilings(bench, pool, case, table)
+        if pool.holds(case, table) and bench.fits(0 if bench.rehearsal else 4, table, str(case)):
+            _try_tilings(bench, pool, case, table, thorough)
 
 
-def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
+def _once_each(tilings: Sequence[Tiling]) -> list[Tiling]:
+    """The first of each cut of a tile: the others differ in how a row is split alone, and are compiled as one."""
+    cuts: dict[Tiling, Tiling] = {}
+    for tiles in tilings:
+        cuts.setdefault(replace(tiles, programs=0), tiles)
+    return list(cuts.values())
+
+
+def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table, thorough: bool) -> None:
     rows = Rows.SHORT if case.queries == 1 else Rows.LONG
     laid = pool.lay_out(case)
     shipped = laid.seconds()
     found: dict[Tiling, float] = {}
-    for tiling in candidates(rows, pool.head_dim, case.group, case.queries):
+    tried = candidates(rows, pool.head_dim, case.group, case.queries)
+    for tiling in tried if thorough else _once_each(tried):
         if bench.left < 3 or (bench.rehearsal and len(found) == 2):
             break
         try:
@@ -336,17 +349,16 @@ def compile_beforehand(seconds: float) -> None:
             child.kill()
 
 
-def compile_share(number: int, count: int) -> None:
-    """Every `count`th candidate from `number` on, launched once on little: its size is no part of what is compiled."""
+def compile_share(number: int, count: int, thorough: bool = True) -> None:
+    """Every `count`th candidate from `number` on, launched once on little: its size is no part of what is compiled.
+    Those that are tried where time is short come first."""
     watch = GpuStopwatch() if torch.cuda.is_available() else CpuStopwatch()
     pool = Pool(watch, 8, 128, 4 * K)
     short = [(Rows.SHORT, Case(1, 2 * K, group)) for group in (4, 2, 8)]
-    each: dict[tuple[int, ...], tuple[Case, Tiling]] = {}
-    for rows, case in [short[0], (Rows.LONG, Case(1, 2 * K, 4, 2 * K)), *short[1:]]:
-        for tiling in candidates(rows, pool.head_dim, case.group, case.queries):
-            cut = (tiling.block_m, tiling.block_keys, tiling.num_warps, tiling.num_stages)
-            each.setdefault((case.group, case.queries, *cut), (case, tiling))
-    for case, tiling in list(each.values())[number::count]:
+    tried: list[tuple[Case, Tiling]] = []
+    for rows, case in [*short[:2], *((Rows.LONG, Case(1, 2 * K, 4, 2 * K)), short[2])[: 2 * thorough]]:
+        tried += [(case, tiling) for tiling in _once_each(candidates(rows, pool.head_dim, case.group, case.queries))]
+    for case, tiling in tried[number::count]:
         with suppress(Exception):  # it is told when it is measured
             pool.lay_out(case).call(tiling)
 

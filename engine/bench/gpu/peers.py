@@ -1,6 +1,7 @@
 """transformers' `generate_batch` on the GPU, at the settings that a short trial found best, beside this engine.
 
-Both get the same requests of the yardstick: as many as the peer answers in the time there is, since it may be slow.
+Both get the same requests of the yardstick, each with as much of its new tokens as the peer gives in the time there is,
+since it may be slow.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from engine.bench.subject import Case
 
 GOAL = 3.0
 TRIAL, TRIAL_TOKENS = 16, 48  # requests, and the most new tokens of each
-COUNTS = (256, 128, 64, 32, 16)  # requests of the comparison: as many as there is time for
+COUNT = 64  # requests of the comparison
+PARTS = (1, 2, 4, 8, 16, 32)  # of their new tokens: as many as there is time for, as the longest takes the time
+SLOWER = 1.5  # times a step of the comparison's is taken to last as long as one of the trial's
+OURS = 9.0  # seconds that this engine's load and runs take
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},  # what transformers chooses
-    {"page_size": 32, "max_batch_tokens": 2048},
-    {"page_size": 256, "max_batch_tokens": 8192},
     {"page_size": 256, "max_batch_tokens": 2048, "use_cuda_graph": True, "use_async_batching": True},
+    {"page_size": 256, "max_batch_tokens": 8192},
 )
 
 
@@ -60,10 +63,11 @@ def peers(bench: Bench) -> None:
     trial = case.first(2 if bench.rehearsal else TRIAL)
     trial = Case(trial.prompts, tuple(min(new, TRIAL_TOKENS) for new in trial.new_tokens))
     chosen, rate = fastest(bench, module, trial, table.say)
-    room = 0.6 * bench.left
-    count = next((n for n in COUNTS if n <= len(case) and case.first(n).output_tokens / rate < room), min(len(case), 8))
-    part = case.first(count)
-    theirs = chosen.seconds(part, max(1.0, bench.left - 15))
+    step, room = SLOWER * trial.output_tokens / rate / max(trial.new_tokens), 0.6 * (bench.left - OURS)
+    part, count = case.first(COUNT), min(len(case), COUNT)
+    divisor = next((n for n in PARTS if step * max(part.new_tokens) / n < room), PARTS[-1])
+    part = Case(part.prompts, tuple(max(1, new // divisor) for new in part.new_tokens))
+    theirs = chosen.seconds(part, max(1.0, bench.left - OURS))
     rate = part.output_tokens / theirs
     table.add(count, part.output_tokens, theirs, rate, None, f"generate_batch: {chosen.settings}")
     attention = chosen.attention[-1]
@@ -74,9 +78,11 @@ def peers(bench: Bench) -> None:
         tell_how(table, engine)
         ours = min(engine.run(workload(part)).result().duration for _ in range(2))
     table.add(count, part.output_tokens, ours, part.output_tokens / ours, theirs / ours, "this engine")
-    if count < len(case):
-        table.say(f"both on the first {count} of the yardstick's {len(case)} requests: of all the peer takes too long")
-    bench.goal(f"of generate_batch's tokens a second ({attention}), on {count} requests", GOAL, theirs / ours, "×")
+    if count < len(case) or divisor > 1:
+        what = f"the first {count} of the yardstick's {len(case)} requests, each with 1/{divisor} of its new tokens"
+        table.say(f"both on {what}: of all the peer takes too long")
+    what = f"on {count} requests with 1/{divisor} of their new tokens"
+    bench.goal(f"of generate_batch's tokens a second ({attention}), {what}", GOAL, theirs / ours, "×")
     del model, engine
     free_device_memory()
 

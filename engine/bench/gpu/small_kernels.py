@@ -64,6 +64,8 @@ def small(bench: Bench) -> None:
     for tokens in (1, 3) if bench.rehearsal else (1, 64, 256, 4096):
         for name, make, run, plain in _small_kernels():
             scale = 32 if bench.rehearsal else 1
+            if not bench.fits(0 if bench.rehearsal else 1, table, f"{name}, {tokens} tokens"):
+                continue
             with watch.device:
                 operands = [_typed(bench, make(tokens, scale))]
                 moved = _moved(name, operands[0])
@@ -151,6 +153,8 @@ def sampling(bench: Bench) -> None:
         places = torch.arange(rows, dtype=torch.int32, device=watch.device)
         bound = size / watch.bandwidth
         for name in list(SAMPLING)[:: 2 if bench.rehearsal else 1]:
+            if not bench.fits(0 if bench.rehearsal else 1, table, f"{name}, {rows} rows"):
+                continue
             draw = _sampler(rows, vocabulary, SAMPLING[name], places)
             logits = flat if "tail" in name else peaked
             seconds = one_after_another(watch, logits, draw)

@@ -13,17 +13,33 @@ from functools import partial
 
 from transformers import PreTrainedModel
 
-from engine.bench.gpu.attention import Case, K, Kernels, Pool
+from engine.bench.gpu.attention import Case, K, Kernels, Pool, compile_share
 from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
+from engine.bench.gpu.fused import fused
 from engine.bench.gpu.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.report import Bench
-from engine.bench.gpu.stopwatch import GpuStopwatch
+from engine.bench.gpu.small_kernels import sampling, small
+from engine.bench.gpu.stopwatch import Do, GpuStopwatch
 from engine.bench.gpu.yardstick import settings
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.dependent_launch import can_depend
 
 POOL = 1 << 30  # bytes
+MANY = 256  # rows that are cut otherwise than a few
+SHARES = 3  # processes that compile tilings
+
+
+class Launching(GpuStopwatch):
+    """Launches what it is to time, once."""
+
+    def seconds(self, do: Do) -> float:
+        do()
+        self.wait()
+        return 1.0
+
+    def captured(self, do: Do) -> Do:
+        return do
 
 
 def of_yardstick(bench: Bench, dependent: str = "0", fused: bool = True) -> None:
@@ -51,14 +67,27 @@ def meet(
 
 
 def of_attention(bench: Bench) -> None:
-    """Those that are timed alone: one row of the shortest context that is timed, of each group."""
-    kernels, pool = Kernels(bench), Pool(bench.watch, *((1, 32, 512) if bench.rehearsal else (8, 128, 4 * K)))
-    decode = {Case(1, min(case.context for case in kernels.decode), case.group) for case in kernels.decode}
+    """Those that are timed alone: one row and most rows of the shortest context that is timed, of each group."""
+    kernels, pool = Kernels(bench), Pool(bench.watch, *((1, 32, 512) if bench.rehearsal else (8, 128, MANY * K)))
+    least, rows = min(case.context for case in kernels.decode), (1,) if bench.rehearsal else (1, MANY)
+    decode = {Case(batch, least, case.group) for case in kernels.decode for batch in rows}
     shortest = min(case.context for case in kernels.prefill)
     prefill = {Case(1, shortest, case.group, shortest) for case in kernels.prefill}
     for case in decode | prefill:
         assert pool.holds(case)
         pool.lay_out(case).call()
+
+
+def of_small(bench: Bench) -> None:
+    """Sections whose kernels no model above launches, in which few bytes are moved: at a rehearsal they come anyway."""
+    for section in () if bench.rehearsal else (fused, sampling, small):
+        section(bench)
+
+
+def of_tilings(bench: Bench, share: int) -> None:
+    """Those that the section tries where time is short."""
+    if not bench.rehearsal:
+        compile_share(share, SHARES, thorough=False)
 
 
 JOBS: dict[str, Callable[[Bench], None]] = {
@@ -69,8 +98,10 @@ JOBS: dict[str, Callable[[Bench], None]] = {
     "awq": partial(of_large, quantization="awq"),
     "nf4": partial(of_large, quantization="nf4"),
     "attention": of_attention,
+    **{f"tilings {share + 1}": partial(of_tilings, share=share) for share in range(SHARES)},
+    "small": of_small,
 }
 
 
 if __name__ == "__main__":
-    JOBS[sys.argv[1]](Bench(GpuStopwatch()))
+    JOBS[sys.argv[1]](Bench(Launching()))
