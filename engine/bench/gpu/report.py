@@ -125,17 +125,19 @@ class Bench:
         self._goals.append(Goal(what, goal, reached, unit, below))
 
     @contextmanager
-    def section(self, name: str, seconds: float) -> Iterator[None]:
-        """Keeps what is found within it, whatever happens; raises what happens."""
+    def section(self, name: str, seconds: float, most: float = 0.0) -> Iterator[None]:
+        """Keeps what is found within it, whatever happens; raises what happens. It is to make do with `seconds`, and is
+        interrupted after `most`."""
         self.limit, self._deadline = seconds, time.perf_counter() + seconds
         self._tables, self._goals, self._running = [], [], name
         begun = time.perf_counter()
-        self.keep(name, {"state": "running", "since": time.time(), "limit": seconds})
-        state: dict[str, Any] = {"state": "done"}
+        limits = {"limit": round(seconds, 1), "most": max(seconds, most)}
+        self.keep(name, {"state": "running", "since": time.time(), **limits})
+        state: dict[str, Any] = {"state": "done", "limit": limits["limit"]}
         try:
             yield
         except BaseException as error:
-            state = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
+            state |= {"state": "failed", "error": f"{type(error).__name__}: {error}"}
             raise
         finally:
             state["seconds"] = round(time.perf_counter() - begun, 1)
@@ -207,6 +209,16 @@ def summary(found: dict[str, Any], rehearsal: bool = False) -> Iterator[str]:
             yield Goal(**{key: value for key, value in goal.items() if key != "met"}).text
         if values["state"] != "done":
             yield f"{values['state'].upper():8} {name}: {values.get('error', '')}"
+
+
+def times(found: dict[str, Any]) -> Iterator[str]:
+    """Lines with the seconds of each section, of those that it had, and of the whole."""
+    for name, values in found["sections"].items():
+        had = f"of {values['limit']:4.0f}" if "limit" in values else ""
+        yield f"{name:14} {values.get('seconds', 0.0):6.1f} s {had:7}  {values['state']}"
+    lacking = [name for name, values in found["sections"].items() if values["state"] != "done"]
+    words = f"not done: {', '.join(lacking)}" if lacking else "all done"
+    yield f"{'the whole':14} {found['seconds']:6.1f} s {'':7}  {words}"
 
 
 Section = Callable[[Bench], None]

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,46 +27,64 @@ from typing import Any
 import torch
 
 from engine.bench import BEGUN
-from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary
+from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary, times, write
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import ONE_THREAD, run_tests
 from engine.core import garbage, machine
 from engine.kernels.jit import interpreter_fault
 from engine.memory import published
 
-# What is measured, the most valuable first: a section's name, its seconds, where it is.
+# What is measured, the most valuable first: a section's name, its seconds, where it is. Their sum fits `TOTAL` beside
+# what the tests are expected to take and what it takes to begin.
 SECTIONS: dict[str, tuple[float, str]] = {
-    "launches": (5, "engine.bench.gpu.small_kernels:launches"),
-    "launched": (20, "engine.bench.gpu.mixed:launched"),
-    "yardstick": (60, "engine.bench.gpu.yardstick:throughput"),
-    "attention": (30, "engine.bench.gpu.attention:decode_kernel"),
-    "large": (60, "engine.bench.gpu.quantized:large"),
-    "prefill": (15, "engine.bench.gpu.attention:prefill_kernel"),
-    "peers": (75, "engine.bench.gpu.peers:peers"),
-    "nf4": (30, "engine.bench.gpu.four_bits:products"),
-    "decode": (75, "engine.bench.gpu.decode:decode"),
-    "kernels": (25, "engine.bench.gpu.yardstick:kernels"),
-    "kernels-dense": (25, "engine.bench.gpu.quantized:kernels_dense"),
-    "kernels-awq": (25, "engine.bench.gpu.quantized:kernels_awq"),
-    "kernels-nf4": (25, "engine.bench.gpu.quantized:kernels_nf4"),
-    "dependent": (40, "engine.bench.gpu.yardstick:dependent"),
-    "mixed": (45, "engine.bench.gpu.mixed:mixed"),
-    "tilings": (90, "engine.bench.gpu.attention:tilings"),
-    "layouts": (15, "engine.bench.gpu.attention:layouts"),
-    "fused": (30, "engine.bench.gpu.fused:fused"),
-    "awq": (25, "engine.bench.gpu.quantized:awq_products"),
-    "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
-    "small": (20, "engine.bench.gpu.small_kernels:small"),
-    "compiled": (40, "engine.bench.gpu.fused:compiled"),
-    "parallel": (120, "engine.bench.gpu.parallel:parallel"),
+    "launches": (4, "engine.bench.gpu.small_kernels:launches"),
+    "launched": (6, "engine.bench.gpu.mixed:launched"),
+    "yardstick": (36, "engine.bench.gpu.yardstick:throughput"),
+    "attention": (8, "engine.bench.gpu.attention:decode_kernel"),
+    "large": (34, "engine.bench.gpu.quantized:large"),
+    "prefill": (6, "engine.bench.gpu.attention:prefill_kernel"),
+    "nf4": (25, "engine.bench.gpu.four_bits:products"),
+    "decode": (40, "engine.bench.gpu.decode:decode"),
+    "peers": (46, "engine.bench.gpu.peers:peers"),
+    "dependent": (24, "engine.bench.gpu.yardstick:dependent"),
+    "awq": (15, "engine.bench.gpu.quantized:awq_products"),
+    "kernels": (12, "engine.bench.gpu.yardstick:kernels"),
+    "kernels-dense": (10, "engine.bench.gpu.quantized:kernels_dense"),
+    "kernels-awq": (11, "engine.bench.gpu.quantized:kernels_awq"),
+    "kernels-nf4": (10, "engine.bench.gpu.quantized:kernels_nf4"),
+    "tilings": (18, "engine.bench.gpu.attention:tilings"),
+    "layouts": (5, "engine.bench.gpu.attention:layouts"),
+    "fused": (15, "engine.bench.gpu.fused:fused"),
+    "sampling": (8, "engine.bench.gpu.small_kernels:sampling"),
+    "small": (8, "engine.bench.gpu.small_kernels:small"),
+    "mixed": (14, "engine.bench.gpu.mixed:mixed"),
+    "compiled": (18, "engine.bench.gpu.fused:compiled"),
+    "parallel": (120, "engine.bench.gpu.parallel:parallel"),  # of two cards; with one it is not asked for
 }
+PARALLEL = "parallel"
 # Sections after which their process ends: a profiler leaves something behind that slows launches.
 LEAVING = {"kernels", "kernels-dense", "kernels-awq", "kernels-nf4"}
-TESTS, TESTS_SECONDS = "tests", 170.0
-JOBS = "yardstick", "dependent", "not fused", "large", "awq", "nf4", "attention"  # of `engine.bench.gpu.warm`
+TESTS, TESTS_SECONDS, TESTS_EXPECTED = "tests", 170.0, 120.0
+# Jobs of `engine.bench.gpu.warm`.
+JOBS = (
+    "yardstick",
+    "dependent",
+    "not fused",
+    "large",
+    "awq",
+    "nf4",
+    "attention",
+    "small",
+    *map("tilings {}".format, "123"),
+)
 TOTAL = 530.0  # seconds of all, imports and tests included: a machine's lender may end a command after 600
+IMPORTS = 8.0  # seconds until the first process begins the tests
+STARTING = 3.0  # seconds until one that has imported all it needs measures
+AHEAD = 2  # processes that import before it is their turn
 LEAST = 4.0  # seconds that a section is begun with
 PATIENCE = 5.0  # seconds after its own that a section is interrupted
+NO_TIME = "no time was left for it"
+GO = b"go\n"  # says to a process that waits that it is its turn
 LAST = 20.0  # seconds after that its process is ended
 BROKEN = 3  # exit status of a process in which no more can be measured
 ROOT = Path(__file__).parents[3]
@@ -88,6 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(names)}")
     sections = [name for name in SECTIONS if name in chosen]
+    if not options.rehearsal and sections != [PARALLEL] and torch.cuda.device_count() == 1:
+        sections = [name for name in sections if name != PARALLEL]  # its seconds are for the others
     deadline = BEGUN + options.seconds if options.until is None else options.until
     if options.rehearsal:
         return rehearse(sections)
@@ -100,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.continue_in is not None:
         garbage.Process.engines = True
-        return measure(sections, options.continue_in, deadline)
+        return in_turn(sections, options.continue_in, deadline)
     name = f"{torch.cuda.get_device_name().lower().replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     return conduct(sections, TESTS in chosen, options.out.absolute() / name, deadline)
 
@@ -128,7 +148,31 @@ MEASURE, WARM = (sys.executable, "-u", "-m", "engine.bench.gpu.run"), "engine.be
 
 
 def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, command: Sequence[str] = MEASURE) -> int:
-    """The tests, then processes of `command` that measure: another one where one was lost. 0 when all was done."""
+    """The tests, then processes of `command` that measure: another one where one was lost or has left. They import what
+    they need beforehand, beside the tests or the one before. 0 when all was done."""
+    its_own = ["--only", ",".join(sections), "--continue-in", str(path), "--until", str(deadline)]
+
+    def waiting() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*command, *its_own], cwd=ROOT, stdin=subprocess.PIPE)
+
+    ready = [waiting() for _ in sections[:AHEAD]]
+    try:
+        return _conduct(sections, tests, path, deadline, ready, waiting)
+    finally:
+        for child in ready:
+            with child:
+                child.kill()
+
+
+def _conduct(
+    sections: Sequence[str],
+    tests: bool,
+    path: Path,
+    deadline: float,
+    ready: list[subprocess.Popen[bytes]],
+    waiting: Callable[[], subprocess.Popen[bytes]],
+) -> int:
+    """`ready` are processes that wait for their turn, and `waiting` begins another."""
     if tests:
         seconds = deadline - time.monotonic()
         if sections:
@@ -138,17 +182,21 @@ def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, c
         note(path, TESTS, found)
     while left := [name for name in sections if name not in read(path)["sections"]]:
         if deadline - time.monotonic() < LEAST:
+            for name in left:
+                note(path, name, {"state": "left out", "error": NO_TIME})
             break
-        its_own = ["--only", ",".join(left), "--continue-in", str(path), "--until", str(deadline)]
-        child = subprocess.Popen([*command, *its_own], cwd=ROOT)
-        status = attend(child, path, deadline + LAST)
+        status = attend(ready[0], path, deadline + LAST)
+        ready[:] = *ready[1:], waiting()  # not before, since its imports would disturb what is measured first
         lost = {name: values for name, values in read(path)["sections"].items() if values["state"] == "running"}
         for name, values in lost.items():
             print(f"\nThe process that measured {name} is gone (exit status {status})", flush=True)
             note(path, name, {**values, "state": "failed", "error": f"its process ended with exit status {status}"})
-        if status not in (0, BROKEN) and left[0] not in read(path)["sections"]:  # it began nothing
+        if left[0] not in read(path)["sections"]:  # it began nothing
             note(path, left[0], {"state": "failed", "error": f"its process ended with exit status {status}"})
     found = read(path)
+    all_done = all(values["state"] == "done" for values in found["sections"].values())
+    found |= {"seconds": round(time.monotonic() - BEGUN, 1), "all_done": all_done}
+    write(path, found)
     tell(found)
     print(f"Written to {path}")
     return int(any(values["state"] not in ("done", "left out") for values in found["sections"].values()))
@@ -183,19 +231,34 @@ def compiling_beside(limit: float, command: Sequence[str] = (sys.executable, "-m
 
 
 def attend(child: subprocess.Popen[bytes], path: Path, end: float) -> int:
-    """The exit status of a process that measures; it is ended when its section is long over time."""
+    """The exit status of a process whose turn it is to measure; it is ended when its section is long over time."""
+    assert child.stdin is not None
+    with suppress(OSError), child.stdin as told:  # it may have ended already
+        told.write(GO)
     while True:
         try:
             return child.wait(1.0)
         except subprocess.TimeoutExpired:
             running = [v for v in read(path)["sections"].values() if v["state"] == "running"]
-            late = any(time.time() > v["since"] + v["limit"] + PATIENCE + LAST for v in running)
+            late = any(time.time() > v["since"] + v["most"] + LAST for v in running)
             if late or time.monotonic() > end:
                 child.kill()
                 return child.wait()
         except BaseException:
             child.kill()
             raise
+
+
+def in_turn(sections: Sequence[str], path: Path, deadline: float) -> int:
+    """Imports what the sections need, waits until it is told to go on, and measures those that were not begun by then;
+    it ends where whoever would tell it has ended."""
+    for name in sections:
+        with suppress(Exception):  # it is told when it is its turn
+            find(SECTIONS[name][1])
+    if sys.stdin.buffer.readline() != GO:
+        return 0
+    begun = read(path)["sections"]
+    return measure([name for name in sections if name not in begun], path, deadline)
 
 
 def measure(sections: Sequence[str], path: Path, deadline: float) -> int:
@@ -220,15 +283,19 @@ def measure(sections: Sequence[str], path: Path, deadline: float) -> int:
 
 
 def walk(bench: Bench, sections: Sequence[str], deadline: float) -> int:
-    """One section after another, whatever becomes of each."""
-    for name in sections:
+    """One section after another, whatever becomes of each. What those before did not need is for those that take more
+    than their own seconds, so that fewer are interrupted, and all that is left for the last."""
+    for number, name in enumerate(sections, 1):
         limit, place = SECTIONS[name]
-        seconds = min(limit, deadline - time.monotonic())
+        left = deadline - time.monotonic()
+        later = sum(SECTIONS[other][0] + STARTING * (other in LEAVING) for other in sections[number:])
+        seconds = min(limit, left) if later else left
         if seconds < LEAST:
-            bench.keep(name, {"state": "left out", "error": "no time was left for it"})
+            bench.keep(name, {"state": "left out", "error": NO_TIME})
             continue
+        most = max(seconds + PATIENCE, left - later)
         try:
-            with bench.section(name, seconds), interrupted_after(seconds + PATIENCE):
+            with bench.section(name, seconds, most), interrupted_after(most):
                 find(place)(bench)
         except (Exception, OutOfTime):
             print(f"\n{name} failed:\n{''.join(traceback.format_exc().splitlines(keepends=True)[-12:])}", flush=True)
@@ -270,7 +337,8 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 def tell(found: dict[str, Any]) -> None:
     """What was reached of each goal, last, where the end of the output is read."""
     print("\n" + json.dumps({key: value for key, value in found.items() if key != "sections"}))
-    print("\n".join(summary(found)), flush=True)
+    print("\n" + "\n".join(times(found)))
+    print("\n" + "\n".join(summary(found)), flush=True)
 
 
 if __name__ == "__main__":

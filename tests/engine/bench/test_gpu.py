@@ -22,7 +22,7 @@ from engine.bench.gpu.attention import Case as AttentionCase
 from engine.bench.gpu.attention import Pool
 from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
-from engine.bench.gpu.report import MARK, Bench, OutOfTime, columns, read, summary, write
+from engine.bench.gpu.report import MARK, Bench, OutOfTime, columns, read, summary, times, write
 from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.tests import GRACE, run_tests
@@ -171,7 +171,8 @@ def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, 
 
 def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "SECTIONS", {"slow": (4.0, f"{__name__}:unused")})
-    monkeypatch.setattr(gpu, "PATIENCE", -3.5)
+    monkeypatch.setattr(gpu, "LEAST", 0.0)
+    monkeypatch.setattr(gpu, "PATIENCE", 0.0)
 
     def slow(bench: Bench) -> None:
         bench.table("one row", (("µs", "8.2f"),)).add(1.0)
@@ -181,12 +182,42 @@ def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(mo
 
     monkeypatch.setattr(gpu, "find", lambda place: slow)
     begun = time.monotonic()
-    gpu.walk(bench(tmp_path / "found.json"), ["slow"], time.monotonic() + 60)
+    gpu.walk(bench(tmp_path / "found.json"), ["slow"], time.monotonic() + 1)
     assert time.monotonic() - begun < 30
     slowly = json.loads((tmp_path / "found.json").read_text())["sections"]["slow"]
     assert slowly["state"] == "failed"
     assert "OutOfTime" in slowly["error"]
     assert slowly["tables"] == [{"title": "one row", "rows": [{"µs": 1.0}]}]
+
+
+def test_a_section_may_take_what_those_before_did_not_need_and_the_last_has_all_that_is_left(monkeypatch):
+    interrupted, had = [], []
+    monkeypatch.setattr(gpu, "SECTIONS", {name: (10.0, name) for name in ("first", "second", "last")})
+    monkeypatch.setattr(gpu, "LEAVING", set())
+    monkeypatch.setattr(gpu, "find", lambda place: lambda bench: had.append(bench.left))
+    monkeypatch.setattr(gpu, "interrupted_after", lambda seconds: interrupted.append(seconds) or nullcontext())
+    gpu.walk(bench(), list(gpu.SECTIONS), time.monotonic() + 50)
+    assert had == pytest.approx([10, 10, 50], abs=3)
+    assert interrupted == pytest.approx([30, 40, 55], abs=3)
+    gpu.walk(bench(), list(gpu.SECTIONS), time.monotonic() + 20)
+    assert interrupted[3:5] == pytest.approx([10 + gpu.PATIENCE] * 2), "no more than its own, where there is no more"
+
+
+def test_the_whole_fits_its_time():
+    own = {name: seconds for name, (seconds, _) in gpu.SECTIONS.items() if name != gpu.PARALLEL}
+    processes = 1 + len(gpu.LEAVING)
+    assert gpu.TESTS_EXPECTED + gpu.IMPORTS + gpu.STARTING * processes + sum(own.values()) <= gpu.TOTAL - 10
+    assert min(own.values()) >= gpu.LEAST
+
+
+def test_the_seconds_of_each_section_are_told_and_those_of_the_whole():
+    own = bench()
+    with own.section("a", 9):
+        pass
+    own.keep("b", {"state": "left out", "error": "no time was left for it"})
+    lines = list(times(own.found | {"seconds": 61.0}))
+    assert lines[0].split() == ["a", "0.0", "s", "of", "9", "done"]
+    assert lines[-1].split() == ["the", "whole", "61.0", "s", "not", "done:", "b"]
 
 
 SECTIONS = """
@@ -218,6 +249,8 @@ def test_a_process_that_dies_loses_its_section_alone_and_results_are_copied_to_o
         "good": "done", "dies": "failed", "last": "done",
     }  # fmt: skip
     assert "exit status 7" in found["dies"]["error"]
+    assert read(path)["all_done"] is False
+    assert read(path)["seconds"] > 0
     assert found["dies"]["tables"][0]["rows"] == [{"µs": 1.0}], "what it had found is kept"
     assert (tmp_path / "copies" / "found.json").read_text() == path.read_text()
     said = capfd.readouterr().out
@@ -241,7 +274,8 @@ def test_tests_have_all_the_time_there_is_where_nothing_else_is_asked_for(monkey
     monkeypatch.setattr(gpu, "run_tests", lambda folder, limit: limits.append(limit) or {"state": "done"})
     monkeypatch.setattr(gpu, "LEAST", 1e9)
     for sections in ([], ["yardstick"]):
-        gpu.conduct(sections, True, tmp_path / f"{len(sections)}.json", time.monotonic() + 900)
+        nothing = sys.executable, "-c", ""
+        gpu.conduct(sections, True, tmp_path / f"{len(sections)}.json", time.monotonic() + 900, nothing)
     assert limits == [pytest.approx(900, abs=5), gpu.TESTS_SECONDS]
 
 
