@@ -310,7 +310,7 @@ def shipped(sm: int) -> dict[str, Launch]:
         found.append((f"awq_matmul 1 {TYPES[dtype]} groups of 32", awq_product(1, 32, dtype)))
         for rows in (1, 17):
             given = empty(rows, 4096, dtype=dtype), *four_bit_weights(4096, 4096, dtype)
-            multiplying = launched(four_bit_matmul, *given, processors=132, sm=sm)
+            multiplying = launched(four_bit_matmul, *given)
             found.append((f"four_bit_matmul {rows} {TYPES[dtype]}", multiplying[0]))
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), 4096, dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))

@@ -16,7 +16,6 @@ from engine.bench.gpu.quantized import LINEARS
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.schemes import BLOCK, missing
-from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import interpreted
 from engine.kernels.products.four_bits import Tiling, four_bit_matmul, table_of, tiling
 
@@ -27,7 +26,7 @@ DTYPE = torch.float16 if interpreted else torch.bfloat16  # the interpreter's bf
 WITHIN = 1e-2  # of its size: two roundings to bfloat16, of weights and of the product, are some 3e-3 together
 # Outputs a tile, blocks a warp at once, warps, stages, by rows a tile; the shipped ones are measured before.
 OTHERS = {
-    8: ((16, 2, 8, 4), (32, 2, 8, 4), (32, 2, 4, 4), (64, 1, 4, 4), (64, 1, 8, 3), (16, 4, 4, 4)),
+    8: ((16, 2, 4, 4), (32, 2, 8, 4), (32, 2, 4, 4), (64, 1, 4, 4), (32, 2, 4, 3), (16, 4, 4, 4)),
     32: ((32, 1, 8, 3), (64, 1, 8, 3), (32, 1, 4, 3), (64, 1, 4, 4), (16, 1, 8, 3)),
 }
 
@@ -66,7 +65,7 @@ class Case:
 
     @property
     def usual(self) -> Tiling:
-        return tiling(len(self.x), self.layer.outputs, *device_facts(self.x.device))
+        return tiling(len(self.x), self.layer.outputs)
 
     def product(self, weights: Weights, tiles: Tiling) -> Tensor:
         return four_bit_matmul(self.x, weights[0], weights[1].absmax, self.table, tiles=tiles)

@@ -176,7 +176,7 @@ kernels_dense, kernels_awq, kernels_nf4 = (partial(kernels, name=name) for name 
 
 def awq_products(bench: Bench) -> None:
     """AWQ's product of the large model's layers, by the bytes of packed weights, scales and zeros that it reads."""
-    watch = bench.watch
+    watch, dtype = bench.watch, torch.float16 if bench.rehearsal else bench.watch.dtype
     table = bench.table(
         "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
         columns(
@@ -188,12 +188,12 @@ def awq_products(bench: Bench) -> None:
     for inputs, outputs in ((128, 64),) if bench.rehearsal else LINEARS:
         read = inputs * outputs / 2 + inputs / GROUP * outputs * 4
         sets = sets_beyond_cache(watch, read, 16)
-        weights = [torch.randn(outputs, inputs, device=watch.device, dtype=watch.dtype) / 64 for _ in range(sets)]
+        weights = [torch.randn(outputs, inputs, device=watch.device, dtype=dtype) / 64 for _ in range(sets)]
         packed = [tiled(*round_to_nearest(weight, GROUP)) for weight in weights]
         for rows in ROWS[:2] if bench.rehearsal else ROWS:
             if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
                 continue
-            x = torch.randn(rows, inputs, device=watch.device, dtype=watch.dtype)
+            x = torch.randn(rows, inputs, device=watch.device, dtype=dtype)
             seconds = one_after_another(watch, packed, partial(_packed_product, x))
             dense = one_after_another(watch, weights, partial(linear, x))
             bound = read / watch.bandwidth

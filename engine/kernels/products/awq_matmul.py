@@ -230,17 +230,20 @@ class Tiling:
 
 # By the most rows.
 TILINGS = {
-    8: Tiling(8, 16, 8, 8, 2, 3),
+    8: Tiling(8, 16, 4, 4, 2, 4),
     16: Tiling(16, 32, 4, 4, 1, 3),
     32: Tiling(32, 64, 1, 4, 1, 3),
     FUSED_ROWS: Tiling(64, 64, 1, 4, 1, 3),
 }
+WIDE = 16_384  # outputs from which programs of few rows have twice as many
 UNPACK_DOWN = 8
 
 
-def tiling(rows: int, group: int) -> Tiling:
+def tiling(rows: int, outputs: int, group: int) -> Tiling:
     """The tiling of a launch; inputs at a time are of one group, where it is a multiple of a tile's."""
     chosen = next(TILINGS[most] for most in TILINGS if rows <= most)
+    if chosen.block_n == OUTPUTS and outputs >= WIDE:
+        chosen = replace(chosen, block_n=2 * OUTPUTS)
     return chosen if group % (INPUTS * chosen.across) == 0 else replace(chosen, across=1)
 
 
@@ -271,7 +274,7 @@ def awq_matmul(
         torch.mm(x, weight, out=target) if bias is None else torch.addmm(bias, x, weight, out=target)
         return out
     group = inputs // groups
-    cut = cut or tiling(rows, group)
+    cut = cut or tiling(rows, outputs, group)
     share = -(-tiles.shape[1] // (cut.shares * cut.across)) * cut.across
     grid = -(-outputs // cut.block_n), -(-rows // cut.block_m)
     sizes = rows, inputs, outputs, x.stride(0), scales.stride(0), share

@@ -20,17 +20,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.products.awq_matmul import half
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
-# One row is bitsandbytes' own: its kernel for that was measured, on an H200 at four times the time of the packed bytes,
-# and ours was not yet. Of more it makes floats of all weights for cuBLAS, which reads and writes nine times these bytes
-# (a step of eight rows took three times as long as of one); up to 64, tiles of ours should be done sooner.
-LEAST_ROWS, FEW_ROWS = 1, 64
+# Of more rows bitsandbytes makes floats of all weights for cuBLAS. Measured on an H100, at 1, 8 and 32 rows: it took
+# 1.1 to 1.4, 3.1 to 5.1 and 1.5 to 3.1 of our time, before the tilings below were chosen.
+FEW_ROWS = 64
 ASSEMBLED = constant(not interpreted)
 LANES = constant(4)  # of a warp, that share a row of weights
 
@@ -167,33 +165,26 @@ class Tiling:
     num_stages: int
 
 
-# By the most rows; and how many programs a multiprocessor should have, or their tiles are of fewer outputs.
-TILINGS = {
-    8: (Tiling(8, 32, 2, 8, 4), 2.0),
-    16: (Tiling(16, 64, 1, 8, 3), 0.75),
-    FEW_ROWS: (Tiling(32, 64, 1, 8, 3), 0.75),
-}
-LEAST_N = 16  # outputs of a tile of the tensor cores
-LARGE = 80, 90, 100, 103  # architectures whose multiprocessors have shared memory for that
+# By the most rows. Of few rows and fewer outputs than `WIDE`, half the outputs and twice the blocks.
+TILINGS = {8: Tiling(8, 32, 2, 4, 4), 16: Tiling(16, 32, 1, 4, 3), FEW_ROWS: Tiling(32, 32, 1, 4, 3)}
+NARROWED, WIDE = 8, 16_384
 
 
 @cache
 def table_of(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What the 16 codes mean, their numbers rounded to float16 or bfloat16: int32 [4, 8], as often as `held_table` wants
-    it, the lower bytes of all floats before the upper ones."""
+    """What the 16 codes mean, their numbers rounded to float16 or bfloat16: int32 [4, 8], as often as `held_table`
+    wants it, the lower bytes of all floats before the upper ones."""
     floats = torch.tensor(numbers, dtype=torch.float32).to(dtype)
     planes = floats.view(torch.uint8).view(CODES, 2).t().contiguous().view(torch.int32)
     return planes.flatten().repeat(4, 1).to(device)
 
 
-def tiling(rows: int, outputs: int, sm: int, processors: int) -> Tiling:
-    """The tiling of a launch; of half the warps where shared memory is small."""
-    tiles, programs = next(TILINGS[most] for most in TILINGS if rows <= most)
-    block_n = tiles.block_n
-    while block_n > LEAST_N and outputs < block_n * programs * processors:
-        block_n //= 2
-    warps, stages = (tiles.num_warps, tiles.num_stages) if sm in LARGE else (tiles.num_warps // 2, 3)
-    return replace(tiles, block_n=block_n, num_warps=warps, num_stages=stages)
+def tiling(rows: int, outputs: int) -> Tiling:
+    """The tiling of a launch. On an H100 four warps took 0.75 to 0.9 of the time of eight, at 1 to 32 rows."""
+    tiles = next(TILINGS[most] for most in TILINGS if rows <= most)
+    if rows <= NARROWED and outputs < WIDE:
+        return replace(tiles, block_n=tiles.block_n // 2, at_once=2 * tiles.at_once)
+    return tiles
 
 
 def four_bit_matmul(
@@ -203,8 +194,6 @@ def four_bit_matmul(
     table: Tensor,
     bias: Tensor | None = None,
     out: Tensor | None = None,
-    processors: int | None = None,
-    sm: int | None = None,
     tiles: Tiling | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights [outputs, inputs], plus the bias, in x's dtype, float16 or bfloat16;
@@ -212,9 +201,8 @@ def four_bit_matmul(
 
     `packed` uint8 holds two weights a byte, row by row, and `scales` float32 one for each block of them; both are
     contiguous. A block is a multiple of 64, as `inputs` are. `table` is of x's dtype. `out` [..., outputs], contiguous,
-    is written and returned where it is given; `processors` and `sm` take the place of what the device has, and `tiles`
-    of the usual tiling, for measurements and tests. Gives the same bits each time, and never waits for the device, so
-    it can be captured in a CUDA graph.
+    is written and returned where it is given; `tiles` takes the place of the usual tiling, for measurements and tests.
+    Gives the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
     """
     outputs = 2 * packed.numel() // x.shape[-1]
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
@@ -225,8 +213,7 @@ def four_bit_matmul(
     stride = x.stride(0) if rows > 1 else inputs
     if x.stride(1) != 1 or stride % 16 or x.storage_offset() % 8:  # else 16 bytes are read at once
         x, stride = x.clone(memory_format=torch.contiguous_format), inputs
-    blocks, facts = inputs // BLOCK_K, device_facts(x.device)
-    tiles = tiles or tiling(rows, outputs, sm or facts[0], processors or facts[1])
+    blocks, tiles = inputs // BLOCK_K, tiles or tiling(rows, outputs)
     row_tiles = -(-rows // tiles.block_m)
     even = blocks % (tiles.at_once * tiles.num_warps) == 0
     shared = inputs * outputs // scales.numel() // BLOCK_K

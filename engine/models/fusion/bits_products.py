@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, LEAST_ROWS, four_bit_matmul, table_of
+from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, four_bit_matmul, table_of
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import MARK, LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
@@ -39,7 +39,7 @@ class FourBits(HeldByLayers):
         return dequantize_4bit(self.weight, self.state)
 
     def multiply(self, x: Tensor) -> Tensor:
-        if self.table is not None and LEAST_ROWS * x.shape[-1] <= x.numel() <= FEW_ROWS * x.shape[-1]:
+        if self.table is not None and x.numel() <= FEW_ROWS * x.shape[-1]:
             return four_bit_matmul(x, self.weight, self.state.absmax, self.table, self.bias)
         from bitsandbytes import matmul_4bit
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.products.four_bits import four_bit_matmul, table_of
+from engine.kernels.products.four_bits import Tiling, four_bit_matmul, table_of
 
 # As bitsandbytes has them; code 0 is the first.
 NF4 = (
@@ -53,7 +53,7 @@ def dequantize(packed: Tensor, scales: Tensor, floats: Tensor, inputs: int) -> T
     return (floats.double()[codes].view(len(scales), -1) * scales.double()[:, None]).view(-1, inputs)
 
 
-def check(product: Product, seed: int, device: str = "cpu", processors: int | None = None) -> None:
+def check(product: Product, seed: int, device: str = "cpu", tiles: Tiling | None = None) -> None:
     """Fails unless the kernel agrees with the oracle in every element; twice the same bits, nothing left NaN."""
     random = torch.Generator().manual_seed(seed)
     weights = make_weights(product, random, device)
@@ -63,11 +63,11 @@ def check(product: Product, seed: int, device: str = "cpu", processors: int | No
     bias = torch.randn(product.outputs, generator=random).to(device, product.dtype) if product.bias else None
 
     out = torch.full((product.rows, product.outputs), torch.nan, dtype=product.dtype, device=device)
-    assert four_bit_matmul(x, *weights, bias, out=out, processors=processors) is out
+    assert four_bit_matmul(x, *weights, bias, out=out, tiles=tiles) is out
     floats = floats_of(product.kind, product.dtype).to(device)
     expected = x.double() @ dequantize(*weights[:2], floats, product.inputs).t()
     if bias is not None:
         expected += bias.double()
     tolerance = TOLERANCE[product.dtype]
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
-    assert torch.equal(four_bit_matmul(x, *weights, bias, processors=processors), out)
+    assert torch.equal(four_bit_matmul(x, *weights, bias, tiles=tiles), out)

@@ -12,7 +12,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul
+from engine.kernels.products.four_bits import FEW_ROWS, Tiling, four_bit_matmul
 from tests.engine.kernels.four_bits_case import Product, check, make_weights
 
 HALF = torch.float16
@@ -49,8 +49,8 @@ def test_rows_of_x_that_lie_apart_are_read_by_their_stride(rows: int, gap: int) 
 
 @pytest.mark.parametrize("rows", [2, 12, 40])
 def test_narrow_tiles_and_wide_ones_agree_with_the_oracle(rows: int) -> None:
-    for processors in (1, 30):
-        check(Product(rows, 704, 136, HALF, bias=True), rows, processors=processors)
+    for cut in (Tiling(16, 16, 4, 4, 4), Tiling(8, 64, 1, 2, 3)):
+        check(Product(rows, 704, 136, HALF, bias=True), rows, tiles=cut)
 
 
 @pytest.mark.parametrize("blocks", [1, 5, 16, 17, 32])

@@ -17,7 +17,7 @@ from engine.kernels.products.awq_matmul import (
     tiling,
 )
 from engine.models.quantization import awq_tiles
-from tests.engine.kernels.ptx import Program
+from tests.engine.kernels.ptx import run
 
 
 def test_the_kernels_tiles_are_the_layouts() -> None:
@@ -28,12 +28,22 @@ def test_the_kernels_tiles_are_the_layouts() -> None:
 @pytest.mark.parametrize("group", [16, 32, 48, 64, 96, 128, 192, 256, 11008])
 @pytest.mark.parametrize("rows", [1, 9, 17, 33, FUSED_ROWS])
 def test_what_is_multiplied_at_once_is_of_one_group_or_one_tile(rows: int, group: int) -> None:
-    across = tiling(rows, group).across
+    across = tiling(rows, 4096, group).across
     assert across == 1 or group % (across * INPUTS) == 0
 
 
 def test_more_rows_get_larger_tiles() -> None:
-    assert [tiling(rows, 128).block_m for rows in (1, 8, 9, 16, 17, 32, 33, 128)] == [8, 8, 16, 16, 32, 32, 64, 64]
+    assert [tiling(rows, 4096, 128).block_m for rows in (1, 8, 9, 16, 17, 32, 33, 128)] == [
+        8,
+        8,
+        16,
+        16,
+        32,
+        32,
+        64,
+        64,
+    ]
+    assert tiling(1, 28_672, 128).block_n > tiling(1, 4096, 128).block_n
     assert list(TILINGS) == sorted(TILINGS)
     assert all(cut.shares in (1, cut.warps) for cut in TILINGS.values())
 
@@ -63,7 +73,7 @@ def test_the_assembly_makes_steps_of_a_words_codes(dtype: torch.dtype, assembly:
 
     for zero, word in enumerate(words):
         less = torch.full((2,), -float(base + zero % 16), dtype=dtype).view(torch.int32)
-        held = Program().run(assembly.value, {"$4": word, "$5": int(less) & 0xFFFFFFFF})
+        left = run(assembly.value, {"$4": word, "$5": int(less) & 0xFFFFFFFF})
         for plane in range(4):
-            made = torch.tensor([held[f"${plane}"]], dtype=torch.uint32).view(dtype).tolist()
+            made = torch.tensor([left[plane]], dtype=torch.uint32).view(dtype).tolist()
             assert made == [(word >> 4 * plane + 16 * half & 15) - zero % 16 for half in range(2)]

@@ -22,7 +22,7 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul
-from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, LEAST_ROWS, four_bit_matmul
+from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
@@ -112,9 +112,9 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
         yield from launched(awq_matmul, x, *weights, bias)
-        if LEAST_ROWS <= tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
+        if tokens <= FEW_ROWS and inputs % BLOCK_K == 0:
             given = x, *four_bit_weights(inputs, outputs, gpu.dtype), bias
-            yield from launched(four_bit_matmul, *given, processors=gpu.processors, sm=gpu.sm)
+            yield from launched(four_bit_matmul, *given)
         if tokens == 1:
             yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias, gpu.processors)
 
