@@ -96,8 +96,8 @@ def by_block(tile, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @jit
 def in_lanes(tile):  # type: ignore[no-untyped-def]
-    """[blocks, rows, 64] with its inputs, [lane 4, word 2, pairs 2, pair 2, 2] of them, as [word, pair, lane, pairs, 2]:
-    of each 16 that are multiplied at once, each lane has two of its own pairs twice."""
+    """[blocks, rows, 64] with its inputs, [lane 4, word 2, pairs 2, pair 2, 2] of them, as [word, pair, lane, pairs,
+    2]: of each 16 that are multiplied at once, each lane has two of its own pairs twice."""
     split = tile.reshape(tile.shape[0], tile.shape[1], LANES, 2, 2, 2, 2).permute(0, 1, 3, 5, 2, 4, 6)
     return split.reshape(tile.shape[0], tile.shape[1], tile.shape[2])
 
