@@ -191,7 +191,7 @@ def awq_products(bench: Bench) -> None:
         weights = [torch.randn(outputs, inputs, device=watch.device, dtype=watch.dtype) / 64 for _ in range(sets)]
         packed = [tiled(*round_to_nearest(weight, GROUP)) for weight in weights]
         for rows in ROWS[:2] if bench.rehearsal else ROWS:
-            if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
+            if not bench.fits(0 if bench.rehearsal else 1, table, f"{rows} rows of {inputs}"):
                 continue
             x = torch.randn(rows, inputs, device=watch.device, dtype=watch.dtype)
             seconds = one_after_another(watch, packed, partial(_packed_product, x))
