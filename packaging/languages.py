@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+import babel.messages.catalog
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
@@ -25,6 +26,7 @@ from engine.compare import parse_lane
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYWORDS = {"tr": None, "trn": (1, 2)}
+babel.messages.catalog.VERSION = "2"  # which catalogs name: they are the same whichever release of it writes them
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)  # of every catalog: the history tells when it changed
 
 
