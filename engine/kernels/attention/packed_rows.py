@@ -14,7 +14,7 @@ from engine.kernels.jit import next_power_of_two
 
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
 LEAST_KEYS = 128  # that are worth a program of their own
-NEVER = 2**30  # key tiles
+NEVER = 2**28  # key tiles, four times which are an int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +107,5 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
     sizes = max(1, target), least if splits else NEVER, block_tokens, tiles.block_keys
     arrived = None if partials is None else partials.arrived
     plan_splits(items, part.query_starts, part.context_lengths, part.table_rows, arrived, sliding_window, *sizes)
-    shape = block_size, head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, tiles.shares
+    shape = block_size, head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim
     return Plan(items, partials, tiles, (*shape, *merge_shape(tiles, part.kind, group, block_dim)))

@@ -24,71 +24,24 @@ NOT_SPLIT = None, None, None, None  # instead of `Partials`
 
 
 @jit
-def keys_of_tile(tile, BLOCK_KEYS: tl.constexpr, SHARES: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The positions of a tile's keys: [BLOCK_KEYS], or [SHARES, keys of a share]."""
-    if SHARES == 1:
-        return tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
-    else:
-        EACH: tl.constexpr = BLOCK_KEYS // SHARES
-        return tile * BLOCK_KEYS + tl.arange(0, SHARES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-
-
-@jit
 def blocks_of_tile(  # type: ignore[no-untyped-def]
-    block_table, tile, stored_keys, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr, SHARES: tl.constexpr
+    block_table, tile, stored_keys, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
 ):
     """The block that holds each of a tile's keys, and which of its slots. In place of a position outside `stored_keys`
     stands the nearest inside, so that nothing else is read, of the table or the cache."""
     first_key, last_key = stored_keys
-    keys = tl.minimum(tl.maximum(keys_of_tile(tile, BLOCK_KEYS, SHARES), first_key), last_key - 1)
+    keys = tl.minimum(tl.maximum(tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS), first_key), last_key - 1)
     keys = keys.to(tl.uint32)  # of which quotients and wide products are one operation each
     block = tl.load(block_table + keys // BLOCK_SIZE)
     return block.to(tl.uint32).to(tl.int64), keys % BLOCK_SIZE
 
 
 @jit
-def by_key(values):  # type: ignore[no-untyped-def]
-    """Values of a tile's keys beside scores, whose last dimension is keys."""
-    if len(values.shape) == 1:
-        return values[None, :]
-    else:
-        return values[:, None, :]
-
-
-@jit
-def by_row(values):  # type: ignore[no-untyped-def]
-    """A value for each row of what has one more dimension, the last."""
-    if len(values.shape) == 1:
-        return values[:, None]
-    else:
-        return values[:, :, None]
-
-
-@jit
-def along(dims, SHARES: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Values of a head's dimensions beside a tile's keys."""
-    if SHARES == 1:
-        return dims[None, :]
-    else:
-        return dims[None, None, :]
-
-
-@jit
-def turned(keys):  # type: ignore[no-untyped-def]
-    """The last two dimensions the other way round."""
-    if len(keys.shape) == 2:
-        return keys.trans()
-    else:
-        return keys.permute(0, 2, 1)
-
-
-@jit
 def attend(  # type: ignore[no-untyped-def]
     tiles,  # first, last, gap, skipped: [first, last) are read, but from `gap` on the ones `skipped` tiles further
-    asked,  # queries [BLOCK_M, BLOCK_DIM], or as often as there are shares; and their positions [BLOCK_M]
+    asked,  # queries [BLOCK_M, BLOCK_DIM], and their positions [BLOCK_M]
     stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched; not empty
-    state,  # fp32: peak [BLOCK_M], total [BLOCK_M] or [BLOCK_M, BLOCK_KEYS], weighted [BLOCK_M, BLOCK_DIM]; of shares
-    # [SHARES, BLOCK_M], [SHARES, BLOCK_M, keys of a share] and [SHARES, BLOCK_M, BLOCK_DIM]
+    state,  # fp32: peak [BLOCK_M], total [BLOCK_M] or [BLOCK_M, BLOCK_KEYS], weighted [BLOCK_M, BLOCK_DIM]
     cache,  # K and V of this KV head, the block table of this row; block and slot strides
     scales,  # of K and V of this KV head; of codes, else None
     how,  # scale, sliding window, softcap; None for what is not asked for
@@ -98,12 +51,10 @@ def attend(  # type: ignore[no-untyped-def]
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    SHARES: tl.constexpr,
 ):
     """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
     score so far, in powers of two and finite; the sum of 2 ** (score - peak), or a sum for each place in a tile, which
-    warps that have other keys need not exchange; the values' sum under the same weights. Each warp has a state of its
-    own where a tile's keys are shared out among them: then none waits for another to agree on a peak.
+    warps that have other keys need not exchange; the values' sum under the same weights.
     """
     first, last, gap, skipped = tiles
     q, positions = asked
@@ -116,25 +67,24 @@ def attend(  # type: ignore[no-untyped-def]
     tile = first
     if MASKED:
         tile += tl.where(first < gap, 0, skipped)
-    block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS, SHARES)
+    block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
     for number in tl.range(first, last):
-        keys = keys_of_tile(tile, BLOCK_KEYS, SHARES)
+        keys = tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
         at = block * block_stride.to(tl.uint32).to(tl.int64)
         if k_scales is not None:
             k_scale = tl.load(k_scales + at + slot * KV_HEADS)
             v_scale = tl.load(v_scales + at + slot * KV_HEADS)
         at += slot * slot_stride.to(tl.uint32)
-        k_pointers = k_cache + by_row(at) + along(dims, SHARES)
-        v_pointers = v_cache + by_row(at) + along(dims, SHARES)
+        k_pointers = k_cache + at[:, None] + dims[None, :]
+        v_pointers = v_cache + at[:, None] + dims[None, :]
         # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
         tile = number + 1
         if MASKED:
             tile += tl.where(tile < gap, 0, skipped)
-        block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS, SHARES)
+        block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
         if HEAD_DIM != BLOCK_DIM:
-            inside = along(dims < HEAD_DIM, SHARES)
-            k = tl.load(k_pointers, mask=inside, other=0)
-            v = tl.load(v_pointers, mask=inside, other=0)
+            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
+            v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
         else:
             k = tl.load(k_pointers)
             v = tl.load(v_pointers)
@@ -142,33 +92,33 @@ def attend(  # type: ignore[no-untyped-def]
         if k_scales is not None:
             of_codes: tl.constexpr = 1.0 if k.dtype == tl.int8 else 256.0
             k, v = decoded(k, q.dtype), decoded(v, q.dtype)
-        scores = tl.dot(q, turned(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if k_scales is not None:
-            scores *= by_key(scale_value(k_scale) * of_codes)
+            scores *= (scale_value(k_scale) * of_codes)[None, :]
         factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
         if softcap is not None:
             decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
             scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay)
             factor = softcap * LOG2_E
         if MASKED:
-            visible = by_key(keys) <= positions[:, None]
+            visible = keys[None, :] <= positions[:, None]
             if sliding_window is not None:
-                visible = visible & (by_key(keys) > positions[:, None] - sliding_window)
+                visible = visible & (keys[None, :] > positions[:, None] - sliding_window)
             scores = tl.where(visible, scores, float("-inf"))
 
-        new_peak = tl.maximum(peak, tl.max(scores, axis=len(scores.shape) - 1) * factor)
-        weights = tl.exp2(scores * factor - by_row(new_peak))
+        new_peak = tl.maximum(peak, tl.max(scores, axis=1) * factor)
+        weights = tl.exp2(scores * factor - new_peak[:, None])
         decline = tl.exp2(peak - new_peak)
-        if len(total.shape) == len(scores.shape):
-            total = total * by_row(decline) + weights
+        if len(total.shape) == 2:
+            total = total * decline[:, None] + weights
         else:
-            total = total * decline + tl.sum(weights, axis=len(scores.shape) - 1)
+            total = total * decline + tl.sum(weights, axis=1)
         if v_scales is not None:
             if v.dtype == tl.float16:  # whose weights would be too small for it
-                v = v * of_codes * by_row(scale_value(v_scale).to(v.dtype))
+                v = v * of_codes * scale_value(v_scale).to(v.dtype)[:, None]
             else:
-                weights *= by_key(scale_value(v_scale) * of_codes)
-        weighted = tl.dot(weights.to(v.dtype), v, weighted * by_row(decline), input_precision="ieee")
+                weights *= (scale_value(v_scale) * of_codes)[None, :]
+        weighted = tl.dot(weights.to(v.dtype), v, weighted * decline[:, None], input_precision="ieee")
         peak = new_peak
     return peak, total, weighted
 
@@ -210,7 +160,6 @@ def paged_attention_kernel(
     BLOCK_M: tl.constexpr,  # query tokens * group, padded
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    SHARES: tl.constexpr,  # of a tile's keys: one, or one a warp
     MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
     MERGED_SPLITS: tl.constexpr,
 ) -> None:
@@ -257,16 +206,9 @@ def paged_attention_kernel(
         sink = tl.where(split == 0, sink, float("-inf"))  # counted once
         peak = tl.maximum(peak, sink)
         total = tl.exp2(sink - peak)
-    if SHARES > 1:
-        own = (tl.arange(0, BLOCK_KEYS) == 0).reshape(SHARES, 1, BLOCK_KEYS // SHARES)  # what sinks add is the first's
-        total = tl.where(own, total[None, :, None], 0.0)
-        peak = tl.broadcast_to(peak[None, :], (SHARES, BLOCK_M))
-        query_tile = tl.broadcast_to(query_tile[None, :, :], (SHARES, BLOCK_M, BLOCK_DIM))
-        weighted = tl.zeros([SHARES, BLOCK_M, BLOCK_DIM], tl.float32)
-    else:
-        if BLOCK_M < FEW_M:
-            total = tl.where(tl.arange(0, BLOCK_KEYS)[None, :] == 0, total[:, None], 0.0)
-        weighted = tl.zeros([BLOCK_M, BLOCK_DIM], tl.float32)
+    if BLOCK_M < FEW_M:
+        total = tl.where(tl.arange(0, BLOCK_KEYS)[None, :] == 0, total[:, None], 0.0)
+    weighted = tl.zeros([BLOCK_M, BLOCK_DIM], tl.float32)
     positions = context - queries + tokens
     k_head = k_cache + kv_head.to(tl.int64) * head_stride
     v_head = v_cache + kv_head.to(tl.int64) * head_stride
@@ -302,15 +244,9 @@ def paged_attention_kernel(
             HEAD_DIM,
             BLOCK_KEYS,
             BLOCK_DIM,
-            SHARES,
         )
 
-    if SHARES > 1:
-        highest = tl.max(peak, axis=0)
-        decline = tl.exp2(peak - highest[None, :])
-        total = tl.sum(tl.sum(total, axis=2) * decline, axis=0)
-        weighted, peak = tl.sum(weighted * decline[:, :, None], axis=0), highest
-    elif BLOCK_M < FEW_M:
+    if BLOCK_M < FEW_M:
         total = tl.sum(total, axis=1)
     if peaks is not None and splits > 1:
         part = (first_part + split).to(tl.int64)

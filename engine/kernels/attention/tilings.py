@@ -31,8 +31,7 @@ class Tiling:
 
     `block_m` is query tokens * group, of short rows the most; `block_keys` keys are read at a time by a program of
     `num_warps` warps in `num_stages` pipeline stages. Contexts are split over several programs until there are about
-    `programs` a multiprocessor; a thread that adds their parts up reads `merged` values at a time. Where `shares` is
-    the number of warps, each has keys and a softmax of its own.
+    `programs` a multiprocessor; a thread that adds their parts up reads `merged` values at a time.
     """
 
     block_m: int
@@ -41,7 +40,6 @@ class Tiling:
     num_stages: int
     programs: int
     merged: int = 32
-    shares: int = 1
 
 
 Table = dict[int, Tiling]  # by padded head_dim
@@ -163,8 +161,7 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
     if rows is Rows.SHORT:
         # Of uneven contexts the longest end last: by a model of it finer parts gain up to a tenth there.
         shapes = [(keys // 2, 2, 3), (keys, 4, 3), (2 * keys, 4, 2)]
-        tried = [Tiling(64, *shape, programs, 64) for shape in shapes for programs in (4, 8)]
-        tried += [Tiling(64, *shape, programs, 64, shape[1]) for shape in shapes for programs in (3, 6)]
+        tried = [Tiling(64, *shape, programs, 64) for shape in shapes for programs in (4, 8, 16)]
     else:
         shapes = [(128, keys, 8), (64, keys, 4), (64, keys, 8)]
         tried = [Tiling(*shape, stages, 1) for shape in shapes for stages in (2, 3)]
@@ -172,8 +169,6 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
 
 
 def fitted(chosen: Tiling, group: int, queries: int) -> Tiling:
-    """The tiling with an M no larger than the rows need, and no smaller than a group or a tensor core's product. A
-    softmax for each warp takes the registers of the least M."""
+    """The tiling with an M no larger than the rows need, and no smaller than a group or a tensor core's product."""
     least = max(LEAST_M, next_power_of_two(group))
-    block_m = max(least, min(chosen.block_m, next_power_of_two(group * queries)))
-    return replace(chosen, block_m=block_m, shares=chosen.shares if block_m == LEAST_M else 1)
+    return replace(chosen, block_m=max(least, min(chosen.block_m, next_power_of_two(group * queries))))

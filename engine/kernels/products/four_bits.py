@@ -14,7 +14,7 @@ in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -26,8 +26,8 @@ from engine.kernels.products.awq_matmul import half
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
-# Of more rows bitsandbytes makes floats of all weights for cuBLAS. Measured on an H100, at 1, 8 and 32 rows: it took
-# 1.1 to 1.4, 3.1 to 5.1 and 1.5 to 3.1 of our time, before the tilings below were chosen.
+# Of more rows bitsandbytes makes floats of all weights for cuBLAS, as of all but one. Measured on an H100, it took 1.3 to
+# 1.5 of our time at one row, 3.8 to 5.6 at 8 and 2.3 to 3.1 at 32.
 FEW_ROWS = 64
 ASSEMBLED = constant(not interpreted)
 LANES = constant(4)  # of a warp, that share a row of weights
@@ -165,9 +165,11 @@ class Tiling:
     num_stages: int
 
 
-# By the most rows. Of few rows and fewer outputs than `WIDE`, half the outputs and twice the blocks.
-TILINGS = {8: Tiling(8, 32, 2, 4, 4), 16: Tiling(16, 32, 1, 4, 3), FEW_ROWS: Tiling(32, 32, 1, 4, 3)}
-NARROWED, WIDE = 8, 16_384
+# By the most rows: the fastest of those tried on an H100, at the widths of an 8B model's layers. Of few rows and fewer
+# outputs than `WIDE`, programs have half as many.
+TILINGS = {8: Tiling(8, 32, 2, 4, 3), 16: Tiling(16, 32, 1, 4, 3), FEW_ROWS: Tiling(32, 32, 1, 4, 3)}
+NARROW = Tiling(8, 16, 2, 4, 4)
+WIDE = 16_384
 
 
 @cache
@@ -180,11 +182,10 @@ def table_of(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devic
 
 
 def tiling(rows: int, outputs: int) -> Tiling:
-    """The tiling of a launch. On an H100 four warps took 0.75 to 0.9 of the time of eight, at 1 to 32 rows."""
-    tiles = next(TILINGS[most] for most in TILINGS if rows <= most)
-    if rows <= NARROWED and outputs < WIDE:
-        return replace(tiles, block_n=tiles.block_n // 2, at_once=2 * tiles.at_once)
-    return tiles
+    """The tiling of a launch."""
+    if rows <= NARROW.block_m and outputs < WIDE:
+        return NARROW
+    return next(TILINGS[most] for most in TILINGS if rows <= most)
 
 
 def four_bit_matmul(
