@@ -26,7 +26,7 @@ from engine.kernels.products.awq_matmul import half
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
-# Of more rows bitsandbytes makes floats of all weights for cuBLAS, as of all but one. Measured on an H100, it took 1.3 to
+# Of more rows bitsandbytes makes floats of all weights for cuBLAS, as it does of all but one. On an H100 it took 1.3 to
 # 1.5 of our time at one row, 3.8 to 5.6 at 8 and 2.3 to 3.1 at 32.
 FEW_ROWS = 64
 ASSEMBLED = constant(not interpreted)

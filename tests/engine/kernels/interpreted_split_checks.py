@@ -16,7 +16,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from engine.kernels.attention.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.attention.splits import ITEM, plan_splits
+from engine.kernels.attention.splits import FEW_PARTS, ITEM, LONGER, plan_splits
 from engine.kernels.attention.tilings import Tiling
 from tests.engine.kernels.paged_case import TOLERANCE, Shape, make_case
 
@@ -131,8 +131,10 @@ def plain_plan(
     for queries, context in rows:
         seen = context if window is None else min(context, window + queries - 1)
         work.append((-(-queries // block_tokens), -(-seen // block_keys)))
+    longest = max(1, *(keys for _, keys in work))
+    least = max(least, min(longest // FEW_PARTS.value, LONGER.value * least))
     chunk = max(least, -(-sum(tiles * keys for tiles, keys in work) // target))
-    longest = min(chunk, max(1, *(keys for _, keys in work)))
+    longest = min(chunk, longest)
     starts = list(accumulate((queries for queries, _ in rows), initial=0))
     classes: list[list[int]] = [[], [], []]
     for row, (_, keys) in enumerate(work):
