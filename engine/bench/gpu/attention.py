@@ -36,7 +36,7 @@ LAYERS = 32  # that share a plan, at most: as many as a model has
 DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
 COMPILERS = 8  # processes
-THOROUGH = 60.0  # seconds from which candidates are tried over all cases
+THOROUGH = 120.0  # seconds from which all candidates are tried, over all cases
 ROOM = 0.7  # of the free memory, for caches
 ONE_ROW = "context 8d | tiles 6d | whole µs 9.1f | split µs 9.1f"
 
@@ -278,7 +278,7 @@ def layouts(bench: Bench) -> None:
 
 def tilings(bench: Bench) -> None:
     """What each candidate of `engine.kernels.attention.tilings` takes: the fastest beside the shipped one. Where time
-    is short, as beside other sections, over a few cases."""
+    is short, as beside other sections, each cut of a tile once, over a few cases."""
     kernels = Kernels(bench)
     pool = kernels.pool
     table = bench.table(
@@ -297,10 +297,10 @@ def tilings(bench: Bench) -> None:
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     else:
-        cases = [Case(64, 8 * K, 4), uneven, Case(1, 8 * K, 4), Case(1, 8 * K, 4, 8 * K)]
+        cases = [Case(64, 8 * K, 4), uneven, Case(1, 8 * K, 4)]
     for case in cases:
-        if pool.holds(case, table) and bench.fits(0 if bench.rehearsal else 3, table, str(case)):
-            _try_tilings(bench, pool, case, table)
+        if pool.holds(case, table) and bench.fits(0 if bench.rehearsal else 4, table, str(case)):
+            _try_tilings(bench, pool, case, table, thorough)
 
 
 def _once_each(tilings: Sequence[Tiling]) -> list[Tiling]:
@@ -311,13 +311,14 @@ def _once_each(tilings: Sequence[Tiling]) -> list[Tiling]:
     return list(cuts.values())
 
 
-def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
+def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table, thorough: bool) -> None:
     rows = Rows.SHORT if case.queries == 1 else Rows.LONG
     laid = pool.lay_out(case)
     shipped = laid.seconds()
     found: dict[Tiling, float] = {}
-    for tiling in candidates(rows, pool.head_dim, case.group, case.queries):
-        if bench.left < 2 or (bench.rehearsal and len(found) == 2):
+    tried = candidates(rows, pool.head_dim, case.group, case.queries)
+    for tiling in tried if thorough else _once_each(tried):
+        if bench.left < 3 or (bench.rehearsal and len(found) == 2):
             break
         try:
             found[tiling] = laid.seconds(tiling)
@@ -355,7 +356,7 @@ def compile_share(number: int, count: int, thorough: bool = True) -> None:
     pool = Pool(watch, 8, 128, 4 * K)
     short = [(Rows.SHORT, Case(1, 2 * K, group)) for group in (4, 2, 8)]
     tried: list[tuple[Case, Tiling]] = []
-    for rows, case in [*short[:2], (Rows.LONG, Case(1, 2 * K, 4, 2 * K)), *short[2:][: int(thorough)]]:
+    for rows, case in [*short[:2], *((Rows.LONG, Case(1, 2 * K, 4, 2 * K)), short[2])[: 2 * thorough]]:
         tried += [(case, tiling) for tiling in _once_each(candidates(rows, pool.head_dim, case.group, case.queries))]
     for case, tiling in tried[number::count]:
         with suppress(Exception):  # it is told when it is measured

@@ -21,8 +21,8 @@ from engine.models.card import serve_with_paged_attention
 from engine.models.fusion.fuse import Causal, fuse
 
 LAYERS = 4
-TOKENS = (1, 256)
-COMPILING = 5.0  # seconds that torch.compile may take for a part, with most of it on disk: a guess
+TOKENS = (1, 64, 256)
+COMPILING = 10.0  # seconds that torch.compile may take for a part: a guess
 SHAPES = {
     "Llama-3.1-8B": ("Llama", Shape(4096, LAYERS, 32, 8, 14_336, head_dim=128)),
     "Qwen3-0.6B": ("Qwen3", Shape(1024, LAYERS, 16, 8, 3072, head_dim=128)),
@@ -40,7 +40,7 @@ def fused(bench: Bench) -> None:
     )
     layers = 1 if bench.rehearsal else LAYERS
     for name in SHAPES:
-        if not bench.fits(3, table, name):
+        if not bench.fits(4, table, name):
             return
         module = _model(name, layers, watch, bench.rehearsal)
         seconds: dict[int, list[float]] = {}

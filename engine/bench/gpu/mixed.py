@@ -44,12 +44,12 @@ def launched(bench: Bench) -> None:
 def mixed(bench: Bench) -> None:
     """Requests that come and go at token budgets of a few sizes, with graphs for such steps and without."""
     table = bench.table("Steps with prompts, replayed and launched kernel by kernel", (("", "10"), *columns(MIXED)))
-    count, new = (2, 3) if bench.rehearsal else (32, 16)
+    count, new = (2, 3) if bench.rehearsal else (64, 32)
     lengths = Lengths(6, 6) if bench.rehearsal else PROMPT
     budgets = (16,) if bench.rehearsal else (512, 128)
     pool = pool_bytes(bench)
     ways = [
-        (way, EngineConfig("chunked", min(32, budget), budget, kv_memory=pool, mixed_graphs=replays))
+        (way, EngineConfig("chunked", min(64, budget), budget, kv_memory=pool, mixed_graphs=replays))
         for budget in budgets
         for way, replays in (("replayed", True), ("eager", False))
     ]

@@ -176,7 +176,7 @@ kernels_dense, kernels_awq, kernels_nf4 = (partial(kernels, name=name) for name 
 
 def awq_products(bench: Bench) -> None:
     """AWQ's product of the large model's layers, by the bytes of packed weights, scales and zeros that it reads."""
-    watch, dtype = bench.watch, torch.float16 if bench.rehearsal else bench.watch.dtype
+    watch = bench.watch
     table = bench.table(
         "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
         columns(
@@ -192,7 +192,7 @@ def awq_products(bench: Bench) -> None:
         weights = [torch.randn(outputs, inputs, device=watch.device, dtype=dtype) / 64 for _ in range(sets)]
         packed = [tiled(*round_to_nearest(weight, GROUP)) for weight in weights]
         for rows in ROWS[:2] if bench.rehearsal else ROWS:
-            if not bench.fits(0 if bench.rehearsal else 1, table, f"{rows} rows of {inputs}"):
+            if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
                 continue
             x = torch.randn(rows, inputs, device=watch.device, dtype=dtype)
             seconds = one_after_another(watch, packed, partial(_packed_product, x))

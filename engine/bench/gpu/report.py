@@ -212,17 +212,13 @@ def summary(found: dict[str, Any], rehearsal: bool = False) -> Iterator[str]:
 
 
 def times(found: dict[str, Any]) -> Iterator[str]:
-    """Lines with the seconds of each section and of those that it had."""
+    """Lines with the seconds of each section, of those that it had, and of the whole."""
     for name, values in found["sections"].items():
         had = f"of {values['limit']:4.0f}" if "limit" in values else ""
         yield f"{name:14} {values.get('seconds', 0.0):6.1f} s {had:7}  {values['state']}"
-
-
-def whole(found: dict[str, Any]) -> str:
-    """A line with the seconds since it began, imports among them, and whether all sections were done."""
     lacking = [name for name, values in found["sections"].items() if values["state"] != "done"]
-    words = f"not done: {', '.join(lacking)}" if lacking else "all sections were done"
-    return f"the whole took {found['seconds']:.1f} s since it began; {words}"
+    words = f"not done: {', '.join(lacking)}" if lacking else "all done"
+    yield f"{'the whole':14} {found['seconds']:6.1f} s {'':7}  {words}"
 
 
 Section = Callable[[Bench], None]

@@ -27,44 +27,44 @@ from typing import Any
 import torch
 
 from engine.bench import BEGUN
-from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary, times, whole, write
+from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary, times, write
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import ONE_THREAD, run_tests
 from engine.core import garbage, machine
 from engine.kernels.jit import interpreter_fault
 from engine.memory import published
 
-# What is measured: a section's name, its seconds, where it is. The most valuable come first, and last those that end
-# their process. Their sum fits `TOTAL` beside what the tests are expected to take and what imports take.
+# What is measured, the most valuable first: a section's name, its seconds, where it is. An H100 took less for each but
+# `peers`; their sum fits `TOTAL` beside what the tests take there and what it takes to begin.
 SECTIONS: dict[str, tuple[float, str]] = {
     "launches": (4, "engine.bench.gpu.small_kernels:launches"),
-    "launched": (5, "engine.bench.gpu.mixed:launched"),
-    "yardstick": (33, "engine.bench.gpu.yardstick:throughput"),
-    "attention": (6, "engine.bench.gpu.attention:decode_kernel"),
-    "large": (32, "engine.bench.gpu.quantized:large"),
-    "prefill": (5, "engine.bench.gpu.attention:prefill_kernel"),
-    "nf4": (25, "engine.bench.gpu.four_bits:products"),
-    "decode": (36, "engine.bench.gpu.decode:decode"),
-    "peers": (46, "engine.bench.gpu.peers:peers"),
-    "dependent": (25, "engine.bench.gpu.yardstick:dependent"),
-    "awq": (12, "engine.bench.gpu.quantized:awq_products"),
-    "tilings": (22, "engine.bench.gpu.attention:tilings"),
-    "layouts": (4, "engine.bench.gpu.attention:layouts"),
-    "fused": (11, "engine.bench.gpu.fused:fused"),
-    "sampling": (7, "engine.bench.gpu.small_kernels:sampling"),
-    "small": (6, "engine.bench.gpu.small_kernels:small"),
-    "mixed": (15, "engine.bench.gpu.mixed:mixed"),
-    "compiled": (12, "engine.bench.gpu.fused:compiled"),
-    "kernels": (11, "engine.bench.gpu.yardstick:kernels"),
-    "kernels-dense": (11, "engine.bench.gpu.quantized:kernels_dense"),
+    "launched": (7, "engine.bench.gpu.mixed:launched"),
+    "yardstick": (36, "engine.bench.gpu.yardstick:throughput"),
+    "attention": (8, "engine.bench.gpu.attention:decode_kernel"),
+    "large": (34, "engine.bench.gpu.quantized:large"),
+    "prefill": (6, "engine.bench.gpu.attention:prefill_kernel"),
+    "nf4": (8, "engine.bench.gpu.four_bits:products"),
+    "decode": (40, "engine.bench.gpu.decode:decode"),
+    "peers": (75, "engine.bench.gpu.peers:peers"),
+    "dependent": (24, "engine.bench.gpu.yardstick:dependent"),
+    "awq": (5, "engine.bench.gpu.quantized:awq_products"),
+    "kernels": (12, "engine.bench.gpu.yardstick:kernels"),
+    "kernels-dense": (10, "engine.bench.gpu.quantized:kernels_dense"),
     "kernels-awq": (11, "engine.bench.gpu.quantized:kernels_awq"),
-    "kernels-nf4": (11, "engine.bench.gpu.quantized:kernels_nf4"),
+    "kernels-nf4": (12, "engine.bench.gpu.quantized:kernels_nf4"),
+    "tilings": (8, "engine.bench.gpu.attention:tilings"),
+    "layouts": (4, "engine.bench.gpu.attention:layouts"),
+    "fused": (6, "engine.bench.gpu.fused:fused"),
+    "sampling": (4, "engine.bench.gpu.small_kernels:sampling"),
+    "small": (4, "engine.bench.gpu.small_kernels:small"),
+    "mixed": (14, "engine.bench.gpu.mixed:mixed"),
+    "compiled": (14, "engine.bench.gpu.fused:compiled"),
     "parallel": (120, "engine.bench.gpu.parallel:parallel"),  # of two cards; with one it is not asked for
 }
 PARALLEL = "parallel"
 # Sections after which their process ends: a profiler leaves something behind that slows launches.
 LEAVING = {"kernels", "kernels-dense", "kernels-awq", "kernels-nf4"}
-TESTS, TESTS_SECONDS, TESTS_EXPECTED = "tests", 170.0, 120.0
+TESTS, TESTS_SECONDS, TESTS_EXPECTED = "tests", 170.0, 150.0
 # Jobs of `engine.bench.gpu.warm`.
 JOBS = (
     "yardstick",
@@ -75,7 +75,6 @@ JOBS = (
     "nf4",
     "attention",
     "small",
-    "compiled",
     *map("tilings {}".format, "123"),
 )
 TOTAL = 530.0  # seconds of all, imports and tests included: a machine's lender may end a command after 600
@@ -198,8 +197,8 @@ def _conduct(
     all_done = all(values["state"] == "done" for values in found["sections"].values())
     found |= {"seconds": round(time.monotonic() - BEGUN, 1), "all_done": all_done}
     write(path, found)
-    print(f"\nWritten to {path}")
     tell(found)
+    print(f"Written to {path}")
     return int(any(values["state"] not in ("done", "left out") for values in found["sections"].values()))
 
 
@@ -339,8 +338,7 @@ def tell(found: dict[str, Any]) -> None:
     """What was reached of each goal, last, where the end of the output is read."""
     print("\n" + json.dumps({key: value for key, value in found.items() if key != "sections"}))
     print("\n" + "\n".join(times(found)))
-    print("\n" + "\n".join(summary(found)))
-    print("\n" + whole(found), flush=True)
+    print("\n" + "\n".join(summary(found)), flush=True)
 
 
 if __name__ == "__main__":

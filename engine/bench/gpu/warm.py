@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from engine.bench.gpu.attention import Case, K, Kernels, Pool, compile_share
 from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
-from engine.bench.gpu.fused import compiled, fused
+from engine.bench.gpu.fused import fused
 from engine.bench.gpu.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.small_kernels import sampling, small
@@ -84,12 +84,6 @@ def of_small(bench: Bench) -> None:
         section(bench)
 
 
-def of_compiled(bench: Bench) -> None:
-    """What torch.compile makes, which it keeps on disk as well; it takes a core for longer than Triton does."""
-    if not bench.rehearsal:
-        compiled(bench)
-
-
 def of_tilings(bench: Bench, share: int) -> None:
     """Those that the section tries where time is short."""
     if not bench.rehearsal:
@@ -106,7 +100,6 @@ JOBS: dict[str, Callable[[Bench], None]] = {
     "attention": of_attention,
     **{f"tilings {share + 1}": partial(of_tilings, share=share) for share in range(SHARES)},
     "small": of_small,
-    "compiled": of_compiled,
 }
 
 

@@ -159,11 +159,13 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
     wide = max(32, next_power_of_two(head_dim))
     keys = 32 if wide == 256 else 64
     if rows is Rows.SHORT:
+        shapes = [(keys, 4, 2), (keys, 4, 3), (keys, 4, 4), (2 * keys, 4, 2), (2 * keys, 4, 3), (2 * keys, 8, 3)]
+        shapes += [(keys // 2, 4, 3), (keys // 2, 4, 4), (keys // 2, 2, 3), (keys // 2, 2, 4), (keys, 2, 3)]
         # Of uneven contexts the longest end last: by a model of it finer parts gain up to a tenth there.
-        shapes = [(keys // 2, 2, 3), (keys, 4, 3), (2 * keys, 4, 2)]
         tried = [Tiling(64, *shape, programs, 64) for shape in shapes for programs in (4, 8, 16)]
     else:
-        shapes = [(128, keys, 8), (64, keys, 4), (64, keys, 8)]
+        shapes = [(128, keys, 8), (128, 2 * keys, 8), (64, keys, 4), (64, 2 * keys, 4), (64, keys, 8)]
+        shapes += [(128, keys // 2, 8), (128, keys, 4)]
         tried = [Tiling(*shape, stages, 1) for shape in shapes for stages in (2, 3)]
     return list(dict.fromkeys(fitted(candidate, group, queries) for candidate in tried))
 

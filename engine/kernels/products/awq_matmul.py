@@ -41,10 +41,8 @@ def assembly(power: int, one: int, kind: str) -> str:
 
 # 1024 + code in float16, 128 + code in bfloat16; 1 in each.
 HALVES, BFLOATS = 0x64006400, 0x43004300
-ADD_HALVES, ADD_BFLOATS = (
-    constant(assembly(HALVES, 0x3C003C00, "f16x2")),
-    constant(assembly(BFLOATS, 0x3F803F80, "bf16x2")),
-)
+ADD_HALVES = constant(assembly(HALVES, 0x3C003C00, "f16x2"))
+ADD_BFLOATS = constant(assembly(BFLOATS, 0x3F803F80, "bf16x2"))
 REGISTERS = constant("=&r,=&r,=&r,=&r,r,r")
 # The powers, and the sign above them too, as int32.
 POWER_OF_HALVES, POWER_OF_BFLOATS = constant(HALVES), constant(BFLOATS)

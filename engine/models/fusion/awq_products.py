@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.products.awq_matmul import awq_matmul
+from engine.kernels.products.awq_matmul import OUTPUTS, awq_matmul
 from engine.models.fusion.joined_parameters import join_biases
 from engine.models.fusion.parts import LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
 from engine.models.quantization.awq_linear import TiledAwqLinear
-from engine.models.quantization.awq_tiles import OUTPUTS, dequantize_tiles
+from engine.models.quantization.awq_tiles import dequantize_tiles
 
 
 @dataclass(frozen=True, slots=True)

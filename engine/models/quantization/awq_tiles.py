@@ -12,9 +12,9 @@ Beside them a group has an int32 for each output: its scale, as float16, in the 
 import torch
 from torch import Tensor
 
+from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
 from engine.models.quantization.awq_layout import LARGEST, unpack_columns
 
-OUTPUTS, INPUTS, WORDS = 16, 64, 128  # of a tile
 _SPLIT = (2, 8), (4, 4, 2, 2)  # outputs by r and g, inputs by p, t, h and e
 
 

@@ -5,7 +5,6 @@ import torch
 
 from engine.kernels.jit import launched
 from engine.kernels.meta_weights import awq_weights, empty
-from engine.kernels.products import awq_matmul as kernels
 from engine.kernels.products.awq_matmul import (
     ADD_BFLOATS,
     ADD_HALVES,
@@ -17,13 +16,7 @@ from engine.kernels.products.awq_matmul import (
     awq_matmul_kernel,
     tiling,
 )
-from engine.models.quantization import awq_tiles
 from tests.engine.kernels.ptx import run
-
-
-def test_the_kernels_tiles_are_the_layouts() -> None:
-    sizes = "OUTPUTS", "INPUTS", "WORDS"
-    assert [getattr(kernels, name) for name in sizes] == [getattr(awq_tiles, name) for name in sizes]
 
 
 @pytest.mark.parametrize("group", [16, 32, 48, 64, 96, 128, 192, 256, 11008])

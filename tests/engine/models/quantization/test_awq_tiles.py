@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS
 from engine.models.quantization.awq_layout import dequantize, unpack_columns
-from engine.models.quantization.awq_tiles import INPUTS, OUTPUTS, codes_of, dequantize_tiles, tiled, to_tiles
+from engine.models.quantization.awq_tiles import codes_of, dequantize_tiles, tiled, to_tiles
 
 
 def made(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
