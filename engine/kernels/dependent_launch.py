@@ -1,7 +1,8 @@
 """Programmatic dependent launch (CUDA, from sm_90 on): a kernel is set up while the one before it still runs, and waits
-within for what that one writes. `BATCHSCOPE_PDL=1` switches it on. On an H100 a decode step of a 0.6B model took 0.85
-of its time at one row, whose kernels are all ours, and 0.98 to 0.99 at 8 to 256, half of whose are cuBLAS's, which
-depend on nothing; but the yardstick took 1.01. So it is off until it can be asked for by rows.
+within for what that one writes. Captured steps of few tokens are launched so, whose kernels are short and nearly all
+ours: on an H100 a decode step of a 0.6B model took 0.85 of its time at one row, and 0.98 to 0.99 at 8 to 256, half of
+whose kernels are cuBLAS's, which depend on nothing. With all launches the yardstick took 1.00 and 1.01 of its time.
+`BATCHSCOPE_PDL=0` switches it off.
 
 A kernel lets the next one begin only when it has waited itself, so whoever waits for its predecessor waits for all.
 """
@@ -9,6 +10,9 @@ A kernel lets the next one begin only when it has waited itself, so whoever wait
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -16,6 +20,7 @@ import torch
 
 SWITCH = "BATCHSCOPE_PDL"
 LEAST_CAPABILITY = (9, 0)
+MOST_TOKENS = 32  # of a captured step: up to here 4-bit products are ours, and take about as long as one row's
 
 try:
     import triton
@@ -54,11 +59,26 @@ else:
             tl.inline_asm_elementwise(fetch, "=r,l", [pointers], **told, _semantic=_semantic)
 
 
+_depending = ContextVar("depending", default=False)
+
+
+@contextmanager
+def step_of(tokens: int) -> Iterator[None]:
+    """What is launched within belongs to a captured step of so many tokens."""
+    token = _depending.set(tokens <= MOST_TOKENS and os.environ.get(SWITCH) != "0")
+    try:
+        yield
+    finally:
+        _depending.reset(token)
+
+
 def launch_options(device: torch.device) -> dict[str, bool]:
     """What Triton is told of a launch on a device."""
-    return {"launch_pdl": True} if os.environ.get(SWITCH) == "1" and can_depend(device) else {}
+    return {"launch_pdl": True} if _depending.get() and can_depend(device) else {}
 
 
 @cache
 def can_depend(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
+    if interpreted or device.type != "cuda":
+        return False
+    return torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY

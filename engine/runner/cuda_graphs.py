@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import step_of
 from engine.memory.allocator import release_references
 from engine.parallel.group.spans import Calls, Spans
 
@@ -103,6 +104,12 @@ class StepGraphs:
         self._left.clear()
 
 
+def of_its_size(step: Step, size: int) -> Drawn:
+    """A step whose kernels are launched as its size asks for."""
+    with step_of(size):
+        return step(size)
+
+
 def together(do: Callable[[], None], any_rank: Callable[[bool], bool]) -> None:
     """Does it, as other ranks do at once. Raises RuntimeError where it did that here, or on one of them."""
     try:
@@ -122,7 +129,7 @@ def capture(
     raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares. Of a split
     model all ranks capture the same sizes in the same order, or none: `any_rank` tells each whether something is so on
     any of them, and is called by all at once."""
-    sets = [(each, step) for each, step in sets if each.wanted]
+    sets = [(each, partial(of_its_size, step)) for each, step in sets if each.wanted]
     if not sets or sets[0][0].device.type != "cuda":
         return
     device, total, done = sets[0][0].device, sum(len(each.wanted) for each, _ in sets), 0

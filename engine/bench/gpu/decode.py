@@ -21,7 +21,7 @@ from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
-from engine.kernels.dependent_launch import SWITCH, can_depend
+from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, can_depend
 from engine.models.loading import LoadedModel, wrap
 from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Kind, ModelCard, Step
@@ -152,24 +152,24 @@ def free_device_memory() -> None:
 
 
 def decode(bench: Bench) -> None:
-    """The small model at batches of 1 to 256: as shipped, with dependent launches, without graphs, without fused
+    """The small model at batches of 1 to 256: as shipped, without dependent launches, without graphs, without fused
     kernels."""
     prompt, new = (6, 4) if bench.rehearsal else (256, 64)
-    batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64, 256)
+    batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 32, 64, 256)
     wanted = (("", "12"), *DECODE, ("× shipped", "9.2f"))
     table = bench.table("A decode step of Qwen3-0.6B's shape in bfloat16, through the engine", wanted)
     shipped: dict[int, float] = {}
-    ways: tuple[tuple[str, bool, bool, str], ...] = (
-        ("as shipped", True, True, "0"),
-        ("dependent", True, True, "1"),
-        ("no graphs", False, True, "0"),
-        ("not fused", True, False, "0"),
+    ways: tuple[tuple[str, bool, bool, bool, Sequence[int]], ...] = (
+        ("as shipped", True, True, True, batches),
+        ("no launch depends", True, True, False, [batch for batch in batches if batch <= MOST_TOKENS]),
+        ("no graphs", False, True, True, batches[::3]),
+        ("not fused", True, False, True, batches[::3]),
     )
-    for way, graphs, fused, dependent in ways:
-        if not bench.fits(1 if bench.rehearsal else 12, table, way):
+    for way, graphs, fused, dependent, tried in ways:
+        if not bench.fits(1 if bench.rehearsal else 10, table, way):
             continue
-        if dependent == "1" and not can_depend(bench.watch.device):
-            table.say(f"{way}: dependent launches need a GPU of compute capability 9.0 or newer")
+        if not (dependent or bench.rehearsal or can_depend(bench.watch.device)):
+            table.say("dependent launches need a GPU of compute capability 9.0 or newer")
             continue
         with switched(dependent):
             try:
@@ -180,7 +180,7 @@ def decode(bench: Bench) -> None:
             config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
             with begun(model, config) as engine:
                 tell_how(table, engine)
-                for batch in batches if graphs and fused else batches[::2]:  # the slow ways at fewer
+                for batch in tried:
                     found = measure(bench, engine, batch, prompt, new)
                     first = shipped.setdefault(batch, found.seconds)
                     table.add(way, *found.cells, found.seconds / first)
@@ -189,10 +189,10 @@ def decode(bench: Bench) -> None:
 
 
 @contextmanager
-def switched(dependent: str) -> Iterator[None]:
-    """Dependent launches on, "1", or off, whatever the environment says."""
+def switched(dependent: bool) -> Iterator[None]:
+    """Dependent launches where they are shipped, or none, whatever the environment says."""
     before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = dependent
+    os.environ[SWITCH] = "" if dependent else "0"
     try:
         yield
     finally:

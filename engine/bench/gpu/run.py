@@ -44,9 +44,8 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "large": (34, "engine.bench.gpu.quantized:large"),
     "prefill": (6, "engine.bench.gpu.attention:prefill_kernel"),
     "nf4": (8, "engine.bench.gpu.four_bits:products"),
-    "decode": (40, "engine.bench.gpu.decode:decode"),
-    "peers": (75, "engine.bench.gpu.peers:peers"),
-    "dependent": (24, "engine.bench.gpu.yardstick:dependent"),
+    "decode": (42, "engine.bench.gpu.decode:decode"),
+    "peers": (95, "engine.bench.gpu.peers:peers"),
     "awq": (5, "engine.bench.gpu.quantized:awq_products"),
     "kernels": (12, "engine.bench.gpu.yardstick:kernels"),
     "kernels-dense": (10, "engine.bench.gpu.quantized:kernels_dense"),
@@ -68,7 +67,7 @@ TESTS, TESTS_SECONDS, TESTS_EXPECTED = "tests", 170.0, 150.0
 # Jobs of `engine.bench.gpu.warm`.
 JOBS = (
     "yardstick",
-    "dependent",
+    "not dependent",
     "not fused",
     "large",
     "awq",

@@ -23,7 +23,6 @@ from engine.bench.gpu.stopwatch import Do, GpuStopwatch
 from engine.bench.gpu.yardstick import settings
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
-from engine.kernels.dependent_launch import can_depend
 
 POOL = 1 << 30  # bytes
 MANY = 256  # rows that are cut otherwise than a few
@@ -42,10 +41,8 @@ class Launching(GpuStopwatch):
         return do
 
 
-def of_yardstick(bench: Bench, dependent: str = "0", fused: bool = True) -> None:
+def of_yardstick(bench: Bench, dependent: bool = True, fused: bool = True) -> None:
     """The kernels of Qwen3-0.6B's shape, as the yardstick and `decode` load it."""
-    if dependent == "1" and not can_depend(bench.watch.device):
-        return
     with switched(dependent):
         meet(bench, random_qwen3(bench, 1), settings(bench), fused=fused)
 
@@ -92,7 +89,7 @@ def of_tilings(bench: Bench, share: int) -> None:
 
 JOBS: dict[str, Callable[[Bench], None]] = {
     "yardstick": of_yardstick,
-    "dependent": partial(of_yardstick, dependent="1"),
+    "not dependent": partial(of_yardstick, dependent=False),
     "not fused": partial(of_yardstick, fused=False),
     "large": of_large,
     "awq": partial(of_large, quantization="awq"),

@@ -25,18 +25,16 @@ from engine.bench.gpu.decode import (
     random_qwen3,
     reckoned,
     replayed,
-    switched,
     tell_how,
     weights_read,
     wrapped,
 )
-from engine.bench.gpu.report import Bench, Table, columns, kept_rows
+from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.engine import Engine
 from engine.core.run import Run
-from engine.kernels.dependent_launch import SWITCH, can_depend
 from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
 from engine.workloads.workload import Arrival, Workload
@@ -48,7 +46,6 @@ KERNELS = 16  # that are listed
 WINDOW = 0.5  # seconds in which they are watched
 PAUSE = 20e-6  # seconds: longer than from one kernel of a graph to the next
 RUNS = 3
-DEPENDENT = "Yardstick with dependent launches"
 
 
 def yardstick(requests: int = REQUESTS, low: int = 100, high: int = 1024, words: int = 10_000) -> Case:
@@ -111,26 +108,6 @@ def throughput(bench: Bench) -> None:
             :: max(1, len(case) // 5)
         ]:
             add_phases(host, "decode steps", trace.steps, rows)
-    del model, engine
-    free_device_memory()
-
-
-def dependent(bench: Bench) -> None:
-    """The yardstick once more, each kernel set up while the one before it runs: whether that is to be shipped."""
-    case = case_of(bench)
-    if not (bench.rehearsal or can_depend(bench.watch.device)):
-        bench.table(DEPENDENT, columns("40")).say("dependent launches need a GPU of compute capability 9.0 or newer")
-        return
-    with switched("1"):
-        model = wrapped(random_qwen3(bench), QWEN3)
-        with begun(model, settings(bench)) as engine:
-            traces = runs(bench, engine, case, DEPENDENT, RUNS - 1)
-    shipped = [row["seconds"] for row in kept_rows(bench.sections.get("yardstick", {})) if "seconds" in row]
-    if shipped:
-        times = median(shipped) / median(trace.duration for trace in traces)
-        bench.goal(f"of the shipped yardstick's speed: with dependent launches ({SWITCH}=1)", 1.0, times, "×")
-    idle = "of the decode steps' time the GPU is idle between them, with dependent launches"
-    bench.goal(idle, IDLE, idle_between(traces[-1]), "%", below=True)
     del model, engine
     free_device_memory()
 

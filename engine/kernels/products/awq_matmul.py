@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from engine.kernels.dependent_launch import await_inputs, interpreted
+from engine.kernels.dependent_launch import await_inputs, fetch_ahead, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
 
 OUTPUTS, INPUTS, WORDS = 16, 64, 128  # of a tile
@@ -139,19 +139,24 @@ def awq_matmul_kernel(
     BLOCK_N: tl.constexpr,
     ACROSS: tl.constexpr,  # tiles of inputs at a time: of one group, or one tile
     STAGES: tl.constexpr,
+    AHEAD: tl.constexpr,  # tiles of each share that are fetched before x is there
 ) -> None:
+    DOWN: tl.constexpr = BLOCK_N // 16
+    all_across = (inputs + 63) // 64
+    first = tl.arange(0, SHARES) * share
+    # Past the last tile, row or input something is read that is there, and multiplied by 0 or stored nowhere.
+    down = tl.minimum(tl.program_id(0) * DOWN + tl.arange(0, DOWN), (outputs + 15) // 16 - 1).to(tl.int64)
+    begin = tiles + down[None, :, None, None] * all_across * 128
+    if AHEAD > 0:
+        fetched = tl.minimum(first[:, None] + tl.arange(0, AHEAD)[None, :], all_across - 1)
+        fetch_ahead(begin + fetched[:, None, :, None] * 128 + (tl.arange(0, 4) * 32)[None, None, None, :])
     await_inputs()
     DTYPE: tl.constexpr = x.dtype.element_ty
-    DOWN: tl.constexpr = BLOCK_N // 16
     ALIKE: tl.constexpr = GROUP % (64 * ACROSS) == 0  # whether what is multiplied at a time is of one group
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     there = n < outputs
-    all_across = tl.cdiv(inputs, 64)
-    first = tl.arange(0, SHARES) * share
-    # Past the last tile, row or input something is read that is there, and multiplied by 0 or stored nowhere.
-    down = tl.minimum(tl.program_id(0) * DOWN + tl.arange(0, DOWN), tl.cdiv(outputs, 16) - 1).to(tl.int64)
-    lines = tiles + down[None, :, None, None] * all_across * 128 + tl.arange(0, 128)[None, None, None, :]
+    lines = begin + tl.arange(0, 128)[None, None, None, :]
     x_rows = x + m.to(tl.int64)[None, :, None] * x_stride
     filled = (m < rows)[None, :, None]
     if SHARES == 1:
@@ -236,6 +241,7 @@ TILINGS = {
 }
 WIDE = {8: Tiling(8, 32, 2, 2, 2, 4), 16: Tiling(16, 64, 1, 4, 2, 4), 32: Tiling(32, 64, 1, 4, 2, 3)}
 WIDE_OUTPUTS = 16_384
+AHEAD = 8  # tiles of a share that are fetched before x is there, where all programs begin at about the same time
 UNPACK_DOWN = 8
 
 
@@ -277,7 +283,9 @@ def awq_matmul(
     share = -(-tiles.shape[1] // (cut.shares * cut.across)) * cut.across
     grid = -(-outputs // cut.block_n), -(-rows // cut.block_m)
     sizes = rows, inputs, outputs, x.stride(0), scales.stride(0), share
-    values = target, x, tiles, scales, bias, *sizes, group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages
+    ahead = 0 if outputs >= WIDE_OUTPUTS else AHEAD
+    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, ahead
+    values = target, x, tiles, scales, bias, *sizes, *cuts
     launch(awq_matmul_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)
     return out
 

@@ -20,7 +20,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from engine.kernels.dependent_launch import await_inputs, interpreted
+from engine.kernels.dependent_launch import await_inputs, fetch_ahead, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.products.awq_matmul import half
 
@@ -123,15 +123,19 @@ def four_bit_matmul_kernel(
     AT_ONCE: tl.constexpr,  # blocks that a warp reads at once
     WARPS: tl.constexpr,
     STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
+    AHEAD: tl.constexpr,  # words of each output that are fetched before x is there
 ) -> None:
-    await_inputs()
     WORDS: tl.constexpr = BLOCK_K // 8
-    held = held_table(table)
     tile = tl.program_id(0)
-    m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tile // row_tiles * BLOCK_N + tl.arange(0, BLOCK_N)
-    filled, within = (m < rows)[None, :, None], n < outputs
     line = tl.minimum(n, outputs - 1).to(tl.int64)[None, :, None] * blocks
+    if AHEAD > 0:
+        fetched = tl.minimum(tl.arange(0, AHEAD // 32) * 32, blocks * WORDS - 1)
+        fetch_ahead(packed + line * WORDS + fetched[None, None, :])
+    await_inputs()
+    held = held_table(table)
+    m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    filled, within = (m < rows)[None, :, None], n < outputs
     first = (tl.arange(0, WARPS) * AT_ONCE)[:, None, None]
     block = first + tl.arange(0, AT_ONCE)[None, None, :]
     word = first * WORDS + tl.arange(0, AT_ONCE * WORDS)[None, None, :]
@@ -170,6 +174,7 @@ class Tiling:
 TILINGS = {8: Tiling(8, 32, 2, 4, 3), 16: Tiling(16, 32, 1, 4, 3), FEW_ROWS: Tiling(32, 32, 1, 4, 3)}
 NARROW = Tiling(8, 16, 2, 4, 4)
 WIDE = 16_384
+AHEAD = 256  # words of an output that are fetched before x is there, where all programs begin at about the same time
 
 
 @cache
@@ -220,7 +225,8 @@ def four_bit_matmul(
     shared = inputs * outputs // scales.numel() // BLOCK_K
     tensors = out, x, packed.flatten().view(torch.int32), scales, table, bias
     sizes = rows, outputs, blocks, stride, row_tiles
-    cut = tiles.block_m, tiles.block_n, BLOCK_K, tiles.at_once, tiles.num_warps, tiles.num_stages
+    ahead = 0 if outputs >= WIDE else AHEAD
+    cut = tiles.block_m, tiles.block_n, BLOCK_K, tiles.at_once, tiles.num_warps, tiles.num_stages, ahead
     grid, warps, stages = (row_tiles * -(-outputs // tiles.block_n),), tiles.num_warps, tiles.num_stages
     values = *tensors, *sizes, shared, even, *cut
     launch(four_bit_matmul_kernel, grid, values, num_warps=warps, num_stages=stages)

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 
 from engine.kernels import dependent_launch
 from engine.kernels.compiled import DEPENDENT, compile_launch, shipped
-from engine.kernels.dependent_launch import SWITCH, launch_options
+from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, launch_options, step_of
 
 GPU = torch.device("cuda", 0)
 TOUCHING = r"griddepcontrol\.\w+|(?:ld|st|atom|red)\.global|cp\.async\.c[ag]"
@@ -40,12 +40,10 @@ def test_every_kernel_waits_before_it_does_anything() -> None:
 KERNELS = "attention short 1 64 bf16", "add_norm Llama 8B bf16", "awq_matmul 1 bf16", "gemv 4096 4096 bf16"
 
 
-def test_weights_are_fetched_ahead_where_a_launch_depends() -> None:
-    ptx = {
-        name: compile_launch(shipped(DEPENDENT)[name], DEPENDENT).asm["ptx"]
-        for name in ("gemv 4096 4096 bf16", "gemv 4096 4096 bf16 dependent")
-    }
-    plain, dependent = ptx.values()
+@pytest.mark.parametrize("kernel", ["gemv 4096 4096 bf16", "awq_matmul 1 bf16", "four_bit_matmul 1 bf16"])
+def test_weights_are_fetched_ahead_where_a_launch_depends(kernel: str) -> None:
+    names = kernel, f"{kernel} dependent"
+    plain, dependent = (compile_launch(shipped(DEPENDENT)[name], DEPENDENT).asm["ptx"] for name in names)
     assert "prefetch" not in plain
     assert 0 < dependent.index("prefetch.global.L2") < dependent.index("griddepcontrol.wait")
 
@@ -61,21 +59,25 @@ def test_a_dependent_launch_waits_before_it_touches_memory_and_others_are_as_the
 
 
 @pytest.mark.parametrize(
-    ("switch", "capability", "wanted"), [("1", (9, 0), True), ("1", (8, 9), False), ("0", (9, 0), False)]
+    ("switch", "tokens", "capability", "wanted"),
+    [
+        ("", 1, (9, 0), True),
+        ("", MOST_TOKENS, (12, 0), True),
+        ("", MOST_TOKENS + 1, (9, 0), False),
+        ("", 1, (8, 9), False),
+        ("0", 1, (9, 0), False),
+    ],
 )
-def test_launches_depend_where_that_is_asked_for_and_can_be(
-    switch: str, capability: tuple[int, int], wanted: bool, monkeypatch: pytest.MonkeyPatch
+def test_launches_of_captured_steps_of_few_tokens_depend_where_they_can(
+    switch: str, tokens: int, capability: tuple[int, int], wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dependent_launch.can_depend.cache_clear()
     monkeypatch.setenv(SWITCH, switch)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     try:
-        assert bool(launch_options(GPU)) is wanted
-        assert not launch_options(torch.device("cpu"))
+        with step_of(tokens):
+            assert bool(launch_options(GPU)) is wanted
+            assert not launch_options(torch.device("cpu"))
+        assert not launch_options(GPU)
     finally:
         dependent_launch.can_depend.cache_clear()
-
-
-def test_launches_do_not_depend_unless_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(SWITCH, raising=False)
-    assert launch_options(GPU) == {}
