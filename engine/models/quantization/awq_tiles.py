@@ -15,14 +15,26 @@ from torch import Tensor
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
 from engine.models.quantization.awq_layout import LARGEST, unpack_columns
 
+AT_ONCE = 1 << 20  # words of tiles that are made at a time
 _SPLIT = (2, 8), (4, 4, 2, 2)  # outputs by r and g, inputs by p, t, h and e
 
 
 def to_tiles(qweight: Tensor) -> Tensor:
     """Codes in the checkpoint's layout, int32 [inputs, outputs / 8], as tiles: int32 [outputs / 16, inputs / 64, 128],
-    both rounded up."""
-    codes = unpack_columns(qweight).t()
-    down, across = (-(-size // tile) for size, tile in zip(codes.shape, (OUTPUTS, INPUTS)))
+    both rounded up. Made of some outputs after others, so that a load does not need a layer's codes as integers."""
+    inputs, columns = qweight.shape
+    across = -(-inputs // INPUTS)
+    tiles = qweight.new_empty(-(-columns * 8 // OUTPUTS), across, WORDS)
+    at_once = max(1, AT_ONCE // (across * WORDS))
+    for first in range(0, len(tiles), at_once):
+        some = qweight[:, first * OUTPUTS // 8 : (first + at_once) * OUTPUTS // 8]
+        tiles[first : first + at_once] = _strip(unpack_columns(some).t(), across)
+    return tiles
+
+
+def _strip(codes: Tensor, across: int) -> Tensor:
+    """The tiles of some outputs' codes [outputs, inputs]."""
+    down = -(-len(codes) // OUTPUTS)
     padded = codes.new_zeros(down * OUTPUTS, across * INPUTS)
     padded[: codes.shape[0], : codes.shape[1]] = codes
     r, g, p, t, h, e = 1, 2, 4, 5, 6, 7

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS
+from engine.models.quantization import awq_tiles
 from engine.models.quantization.awq_layout import dequantize, unpack_columns
 from engine.models.quantization.awq_tiles import codes_of, dequantize_tiles, tiled, to_tiles
 
@@ -44,3 +45,10 @@ def test_tiles_reach_past_the_last_output_and_input_with_zeros() -> None:
     assert whole[:24, :80].any()
     assert not whole[24:].any()
     assert not whole[:, 80:].any()
+
+
+@pytest.mark.parametrize("words", [1, 600, 1 << 20])
+def test_it_does_not_matter_how_many_are_made_at_a_time(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    qweight, _, _ = made(144, 72, 48)
+    monkeypatch.setattr(awq_tiles, "AT_ONCE", words)
+    assert torch.equal(codes_of(to_tiles(qweight), 144, 72), unpack_columns(qweight).t())
