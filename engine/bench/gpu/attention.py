@@ -29,6 +29,7 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows, Tiling, candidates, device_facts, usual_tiling
+from engine.kernels.dependent_launch import step_of
 
 BLOCK = 16
 K = 1024
@@ -131,11 +132,12 @@ class Laid:
         return self._watch.seconds(self._watch.captured(lambda: self.call(tiling))) / len(self._caches)
 
     def call(self, tiling: Tiling | None = None) -> None:
-        """One on each cache, as the layers of a model do."""
+        """One on each cache, launched as the layers of a model do in a captured step."""
         short = len(self._contexts) if self.case.queries == 1 else 0
         rows = PackedRows(self._starts, self._contexts, self._tables, short=short)
-        for (k, v), q in zip(self._caches, self._queries):
-            paged_attention(q, k, v, rows, self._options, tiling=tiling)
+        with step_of(self.case.tokens):
+            for (k, v), q in zip(self._caches, self._queries):
+                paged_attention(q, k, v, rows, self._options, tiling=tiling)
 
 
 @dataclass

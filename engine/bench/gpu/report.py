@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.bench.gpu.stopwatch import Stopwatch
 
+IN_PART = "done in part"
 MARK = "rehearsal: these figures mean nothing"
 
 
@@ -101,6 +102,7 @@ class Bench:
     found: dict[str, Any] = field(default_factory=dict)
     _tables: list[Table] = field(default_factory=list)
     _goals: list[Goal] = field(default_factory=list)
+    _omitted: list[str] = field(default_factory=list)  # what the section had no time for
     _running: str = ""  # the section under way
     limit: float = float("inf")  # its seconds
     _deadline: float = float("inf")
@@ -115,6 +117,7 @@ class Bench:
         if self.left >= seconds:
             return True
         table.say(f"{what}: not measured, the section's time is over")
+        self._omitted.append(what)
         return False
 
     def table(self, title: str, columns: Columns) -> Table:
@@ -129,13 +132,15 @@ class Bench:
         """Keeps what is found within it, whatever happens; raises what happens. It is to make do with `seconds`, and is
         interrupted after `most`."""
         self.limit, self._deadline = seconds, time.perf_counter() + seconds
-        self._tables, self._goals, self._running = [], [], name
+        self._tables, self._goals, self._omitted, self._running = [], [], [], name
         begun = time.perf_counter()
         limits = {"limit": round(seconds, 1), "most": max(seconds, most)}
         self.keep(name, {"state": "running", "since": time.time(), **limits})
         state: dict[str, Any] = {"state": "done", "limit": limits["limit"]}
         try:
             yield
+            if self._omitted:
+                state |= {"state": IN_PART, "error": f"no time was left for {'; '.join(self._omitted)}"}
         except BaseException as error:
             state |= {"state": "failed", "error": f"{type(error).__name__}: {error}"}
             raise
@@ -157,7 +162,8 @@ class Bench:
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:
-        """What each section found, by name, with the `state` it is in: running, done, failed or left out."""
+        """What each section found, by name, with the `state` it is in: running, done, done in part, failed or left
+        out."""
         found: dict[str, dict[str, Any]] = self.found.setdefault("sections", {})
         return found
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from engine.bench import BEGUN
-from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary, times, write
+from engine.bench.gpu.report import IN_PART, MARK, Bench, OutOfTime, Section, note, read, summary, times, write
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import ONE_THREAD, run_tests
 from engine.core import garbage, machine
@@ -198,7 +198,7 @@ def _conduct(
     write(path, found)
     tell(found)
     print(f"Written to {path}")
-    return int(any(values["state"] not in ("done", "left out") for values in found["sections"].values()))
+    return int(any(values["state"] not in ("done", IN_PART, "left out") for values in found["sections"].values()))
 
 
 @contextmanager

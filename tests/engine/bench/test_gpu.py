@@ -22,7 +22,7 @@ from engine.bench.gpu.attention import Case as AttentionCase
 from engine.bench.gpu.attention import Pool
 from engine.bench.gpu.decode import weights_read
 from engine.bench.gpu.parallel import parallel
-from engine.bench.gpu.report import MARK, Bench, OutOfTime, columns, read, summary, times, write
+from engine.bench.gpu.report import IN_PART, MARK, Bench, OutOfTime, columns, read, summary, times, write
 from engine.bench.gpu.small_kernels import REPLAYED
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.tests import GRACE, run_tests
@@ -208,6 +208,21 @@ def test_the_whole_fits_its_time():
     processes = 1 + len(gpu.LEAVING)
     assert gpu.TESTS_EXPECTED + gpu.IMPORTS + gpu.STARTING * processes + sum(own.values()) <= gpu.TOTAL - 10
     assert min(own.values()) >= gpu.LEAST
+
+
+def test_a_section_that_left_rows_out_is_not_called_done():
+    own = bench()
+    with own.section("a", 9):
+        table = own.table("rows", (("µs", "8.2f"),))
+        assert own.fits(1, table, "the first")
+        assert not own.fits(1000, table, "eager, budget 128")
+    assert own.sections["a"]["state"] == IN_PART
+    (line,) = summary(own.found)
+    assert line == "DONE IN PART a: no time was left for eager, budget 128"
+    assert list(times(own.found | {"seconds": 9.0}))[-1].split()[-1] == "a"
+    with own.section("a", 9):
+        assert own.fits(1, table, "the first")
+    assert own.sections["a"]["state"] == "done"
 
 
 def test_the_seconds_of_each_section_are_told_and_those_of_the_whole():
