@@ -317,6 +317,10 @@ def shipped(sm: int) -> dict[str, Launch]:
     if sm == DEPENDENT:
         first = {launch.kernel: (name, launch) for name, launch in reversed(found)}
         found += [(f"{name} dependent", dependent(launch)) for name, launch in first.values()]
+        for head_dim in (64, 128, 256):
+            later = dependent(attention(sm, Rows.SHORT, bf16, head_dim)[1])
+            early = later._replace(arguments=later.arguments | {"EARLY": True})
+            found.append((f"attention {Rows.SHORT.value} 1 {head_dim} bf16 of later layers", early))
     twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
     assert not twice, twice
     once = {specialization(launch): name for name, launch in reversed(found)}  # code is shown under its first name

@@ -4,7 +4,8 @@ ours: on an H100 a decode step of a 0.6B model took 0.85 of its time at one row,
 whose kernels are cuBLAS's, which depend on nothing. With all launches the yardstick took 1.00 and 1.01 of its time.
 `BATCHSCOPE_PDL=0` switches it off.
 
-A kernel lets the next one begin only when it has waited itself, so whoever waits for its predecessor waits for all.
+A kernel lets the next one begin only when it has waited itself, so whoever waits for its predecessor waits for all; and
+before it waits, all but its predecessor are done.
 """
 
 from __future__ import annotations
@@ -72,9 +73,14 @@ def step_of(tokens: int) -> Iterator[None]:
         _depending.reset(token)
 
 
+def depends(device: torch.device) -> bool:
+    """Whether what is launched now on a device depends on the launch before it."""
+    return _depending.get() and can_depend(device)
+
+
 def launch_options(device: torch.device) -> dict[str, bool]:
     """What Triton is told of a launch on a device."""
-    return {"launch_pdl": True} if _depending.get() and can_depend(device) else {}
+    return {"launch_pdl": True} if depends(device) else {}
 
 
 @cache

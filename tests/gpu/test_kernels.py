@@ -10,6 +10,7 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows, candidates
+from engine.kernels.dependent_launch import step_of
 from engine.kernels.store_kv import store_kv
 from tests.engine.kernels import oracle
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
@@ -153,3 +154,37 @@ def test_a_capture_is_replayed_with_lengths_that_split_otherwise() -> None:
         torch.testing.assert_close(out.double(), case.expected(), rtol=1.6e-2, atol=1.6e-2)
         splits.add(tuple(plan.items[:, 0].tolist()))
     assert len(splits) >= 3
+
+
+def test_a_layer_sees_what_was_stored_just_before_it_where_launches_depend_on_each_other() -> None:
+    """All but the first fetch keys before that. Layers share a cache here: what one stores, the one before must not
+    see."""
+    contexts = (3000, 64, 900, 2)
+    shape = Shape(tuple((1, n) for n in contexts), kv_heads=8, group=4, head_dim=128, dtype=torch.bfloat16)
+    case = make_case(shape, fresh(), "cuda")
+    last = torch.tensor(contexts, device="cuda") - 1
+    slots = case.tables[torch.arange(4, device="cuda"), last // shape.block_size].long() * shape.block_size
+    slots += last % shape.block_size
+    new = torch.empty(8, 2, len(contexts), shape.kv_heads, shape.head_dim, dtype=shape.dtype, device="cuda")
+    outs = torch.empty(8, *case.q.shape, dtype=shape.dtype, device="cuda")
+
+    def layers() -> None:
+        rows = case.rows()
+        for (keys, values), out in zip(new, outs):
+            store_kv(keys, values, case.k_cache, case.v_cache, slots)
+            paged_attention(case.q, case.k_cache, case.v_cache, rows, case.options, out=out)
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode(), step_of(len(contexts)):
+        new.normal_()
+        layers()  # compiled before the capture
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            layers()
+    for _ in range(100):
+        new.normal_()
+        outs.fill_(torch.nan)
+        graph.replay()
+        found = outs.clone()
+        layers()
+        assert torch.equal(found, outs)

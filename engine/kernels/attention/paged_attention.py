@@ -15,10 +15,11 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import PackedRows, Part, plan
 from engine.kernels.attention.splits import arrives_last, merge_parts, read_item
 from engine.kernels.attention.tilings import MANY, Tiling, device_facts, usual_tiling
-from engine.kernels.dependent_launch import await_inputs
+from engine.kernels.dependent_launch import await_inputs, depends, fetch_ahead
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.kv_codes import apart, decoded, scale_value
 
+AHEAD = constant(2)  # tiles of a program that are fetched before its queries are there
 FEW_M = constant(64)  # rows of M below which warps divide a tile's keys, not its rows
 NOT_SPLIT = None, None, None, None  # instead of `Partials`
 
@@ -34,6 +35,27 @@ def blocks_of_tile(  # type: ignore[no-untyped-def]
     keys = keys.to(tl.uint32)  # of which quotients and wide products are one operation each
     block = tl.load(block_table + keys // BLOCK_SIZE)
     return block.to(tl.uint32).to(tl.int64), keys % BLOCK_SIZE
+
+
+@jit
+def fetch_keys(  # type: ignore[no-untyped-def]
+    cache,
+    tile,
+    stored_keys,
+    BLOCK_SIZE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """K and V of some key tiles are on their way. They may lack this step's, which are written beside it."""
+    k_cache, v_cache, block_table, block_stride, slot_stride = cache
+    LINE: tl.constexpr = 1024 // k_cache.dtype.element_ty.primitive_bitwidth  # elements of 128 bytes
+    lines = tl.minimum(tl.arange(0, (BLOCK_DIM + LINE - 1) // LINE) * LINE, HEAD_DIM - 1)
+    for other in tl.static_range(0, AHEAD):
+        block, slot = blocks_of_tile(block_table, tile + other, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
+        at = block * block_stride.to(tl.uint32).to(tl.int64) + slot * slot_stride.to(tl.uint32)
+        fetch_ahead(k_cache + at[:, None] + lines[None, :])
+        fetch_ahead(v_cache + at[:, None] + lines[None, :])
 
 
 @jit
@@ -162,25 +184,15 @@ def paged_attention_kernel(
     BLOCK_DIM: tl.constexpr,
     MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
     MERGED_SPLITS: tl.constexpr,
+    EARLY: tl.constexpr,  # items and tables are there before the inputs are awaited
 ) -> None:
-    await_inputs()
+    if not EARLY:
+        await_inputs()
     LOG2_E: tl.constexpr = 1.4426950408889634
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
     item = tl.program_id(0) // KV_HEADS
     kv_head = tl.program_id(0) % KV_HEADS  # programs side by side read the heads of one slot, which lie side by side
     splits, split, tile, row_start, queries, context, table, first_part = read_item(items, item)
-    if splits == 0:
-        return  # the grid is an upper bound, known without reading the device
-
-    m = tl.arange(0, BLOCK_M)
-    dims = tl.arange(0, BLOCK_DIM)
-    tokens = tile * BLOCK_TOKENS + m // GROUP
-    heads = (kv_head * GROUP + m % GROUP).to(tl.int64)
-    filled = (m < BLOCK_TOKENS * GROUP) & (tokens < queries)
-    mask = filled[:, None] & (dims < HEAD_DIM)[None, :]
-    token_index = (row_start + tokens).to(tl.int64)
-    q_offsets = token_index * q_token_stride + heads * q_head_stride
-    query_tile = tl.load(q + q_offsets[:, None] + dims[None, :], mask=mask, other=0.0)
 
     first_position = context - queries + tile * BLOCK_TOKENS
     last_key = tl.minimum(first_position + BLOCK_TOKENS, context)
@@ -194,10 +206,31 @@ def paged_attention_kernel(
     last = (last_key + BLOCK_KEYS - 1) // BLOCK_KEYS
     if peaks is not None:
         count = last - first
-        last = first + count * (split + 1) // splits
-        first += count * split // splits
+        shares = tl.maximum(splits, 1)
+        last = first + count * (split + 1) // shares
+        first += count * split // shares
     first_full = tl.minimum(tl.maximum(first_full, first), last)
     last_full = tl.minimum(tl.maximum(last_full, first_full), last)
+    k_head = k_cache + kv_head.to(tl.int64) * head_stride
+    v_head = v_cache + kv_head.to(tl.int64) * head_stride
+    block_table = block_tables + table.to(tl.int64) * table_stride
+    cache = k_head, v_head, block_table, block_stride, slot_stride
+    if EARLY:
+        if splits != 0:
+            fetch_keys(cache, first, (first_key, last_key), BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM)
+        await_inputs()
+    if splits == 0:
+        return  # the grid is an upper bound, known without reading the device
+
+    m = tl.arange(0, BLOCK_M)
+    dims = tl.arange(0, BLOCK_DIM)
+    tokens = tile * BLOCK_TOKENS + m // GROUP
+    heads = (kv_head * GROUP + m % GROUP).to(tl.int64)
+    filled = (m < BLOCK_TOKENS * GROUP) & (tokens < queries)
+    mask = filled[:, None] & (dims < HEAD_DIM)[None, :]
+    token_index = (row_start + tokens).to(tl.int64)
+    q_offsets = token_index * q_token_stride + heads * q_head_stride
+    query_tile = tl.load(q + q_offsets[:, None] + dims[None, :], mask=mask, other=0.0)
 
     peak = tl.full([BLOCK_M], -1.0e30, tl.float32)  # finite, so that a tile of hidden keys leaves no -inf - -inf
     total = tl.zeros([BLOCK_M], tl.float32)
@@ -210,11 +243,7 @@ def paged_attention_kernel(
         total = tl.where(tl.arange(0, BLOCK_KEYS)[None, :] == 0, total[:, None], 0.0)
     weighted = tl.zeros([BLOCK_M, BLOCK_DIM], tl.float32)
     positions = context - queries + tokens
-    k_head = k_cache + kv_head.to(tl.int64) * head_stride
-    v_head = v_cache + kv_head.to(tl.int64) * head_stride
-    block_table = block_tables + table.to(tl.int64) * table_stride
     asked, stored_keys = (query_tile, positions), (first_key, last_key)
-    cache = k_head, v_head, block_table, block_stride, slot_stride
     scales = None, None
     if k_scales is not None:
         scales = k_scales + kv_head, v_scales + kv_head
@@ -309,13 +338,15 @@ def paged_attention(
     for part in rows.parts(len(q)) if len(q) else ():
         key = part.kind, window, q.shape, k_cache.shape, tiling, sm, processors, captured
         planned = rows.plans.get(key)
+        # Of a plan that is made for this launch it is the successor, and must wait for it.
+        early = planned is not None and depends(q.device)
         if planned is None:
             tiles = tiling or _usual_tiling(part, q, k_cache, sm, processors)
             planned = rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
         tensors = q, *cached, part.block_tables, planned.items, options.sinks
         how = options.scale, window, options.softcap
         sizes = part.block_tables.stride(0), *out.stride()[:2], *q.stride()[:2], *strides
-        values = out, *(planned.partials or NOT_SPLIT), *tensors, *sizes, *how, *planned.shape
+        values = out, *(planned.partials or NOT_SPLIT), *tensors, *sizes, *how, *planned.shape, early
         grid, tiles = (planned.items.shape[0] * k_cache.shape[2],), planned.tiles
         launch(paged_attention_kernel, grid, values, num_warps=tiles.num_warps, num_stages=tiles.num_stages)
     return out

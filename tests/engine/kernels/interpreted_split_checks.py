@@ -14,6 +14,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+import engine.kernels.attention.paged_attention as module
 from engine.kernels.attention.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.splits import FEW_PARTS, ITEM, LONGER, plan_splits
@@ -121,6 +122,33 @@ def test_a_plan_serves_every_layer_of_a_kind_and_is_made_once() -> None:
         paged_attention(case.q, case.k_cache, case.v_cache, rows, options, processors=4)
         paged_attention(case.q, case.k_cache, case.v_cache, rows, options, processors=4)
     assert len(rows.plans) == 4  # short and long rows, with and without a window
+
+
+@pytest.mark.parametrize(("window", "head_dim"), [(None, 32), (100, 80), (None, 64)])
+def test_later_layers_fetch_the_first_keys_that_they_read_and_give_the_same_bits(
+    window: int | None, head_dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[int] = []
+    monkeypatch.setattr(module, "fetch_ahead", lambda pointers: fetched.extend(pointers.handle.data.flat))
+    monkeypatch.setattr(module, "depends", lambda device: True)
+    shape = Shape((*LONG_CONTEXTS[:3], (1, 1), (0, 1)), kv_heads=2, group=3, head_dim=head_dim, sliding_window=window)
+    case = make_case(shape, 3)
+    rows, found = case.rows(), []
+    for _ in range(2):
+        assert not fetched, "the first layer's plan is made just before it"
+        out = torch.zeros_like(case.q)
+        found.append(paged_attention(case.q, case.k_cache, case.v_cache, rows, case.options, processors=4, out=out))
+    assert torch.equal(*found)
+    assert fetched
+    for cache in (case.k_cache, case.v_cache):
+        begin, size = cache.data_ptr(), cache.element_size()
+        inside = {(at - begin) // size for at in fetched if begin <= at < begin + cache.numel() * size}
+        for table, (queries, context) in zip(case.tables, shape.rows):
+            first = max(0, context - queries - window + 1) if window else 0
+            place = int(table[first // cache.shape[1]]) * cache.stride(0) + first % cache.shape[1] * cache.stride(1)
+            assert not queries or {place + head * cache.stride(2) for head in range(cache.shape[2])} <= inside
+    ends = [(cache.data_ptr(), cache.data_ptr() + cache.nbytes) for cache in (case.k_cache, case.v_cache)]
+    assert all(any(begin <= at < end for begin, end in ends) for at in fetched)
 
 
 def plain_plan(

@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels import dependent_launch
+from engine.kernels.attention.paged_attention import AHEAD
 from engine.kernels.compiled import DEPENDENT, compile_launch, shipped
 from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, launch_options, step_of
 
@@ -33,6 +34,9 @@ def test_every_kernel_waits_before_it_does_anything() -> None:
         statements = [ast.unparse(node) for node in kernel.body]
         before, awaited, _ = "\n".join(statements).partition("await_inputs()")
         assert awaited, kernel.name
+        assert "return" not in before, (
+            f"{kernel.name}: whoever waits for a program that does not has not waited for all"
+        )
         called = set(re.findall(r"([\w.]+)\(", before))
         assert called <= {"tl.program_id", "tl.arange", "tl.minimum", ".to", "fetch_ahead"}, kernel.name
 
@@ -56,6 +60,21 @@ def test_a_dependent_launch_waits_before_it_touches_memory_and_others_are_as_the
     told = order(f"{kernel} dependent")
     assert told[:2] == ["griddepcontrol.wait", "griddepcontrol.launch_dependents"]
     assert order(kernel) == told[2:]
+
+
+def test_later_layers_attention_reads_items_and_a_table_and_fetches_keys_before_it_waits() -> None:
+    """What is read was written by kernels before the one that it waits for."""
+    later = shipped(DEPENDENT)["attention short 1 128 bf16 of later layers"]
+    ptx = compile_launch(later, DEPENDENT).asm["ptx"]
+    before, waited, after = ptx.partition("griddepcontrol.wait")
+    assert waited
+    assert "griddepcontrol" not in before
+    told = "an item's numbers, and a block of each tile"
+    assert re.findall(TOUCHING, before) == ["ld.global"] * (8 + AHEAD.value), told
+    assert before.count("prefetch.global.L2") == 2 * AHEAD.value, "two warps have two lines each of 32 keys, and values"
+    assert re.findall(TOUCHING, after)[0] == "griddepcontrol.launch_dependents"
+    body = ast.unparse(next(node for node in kernels() if node.name == "paged_attention_kernel"))
+    assert body.index("return") > body.rindex("await_inputs()"), "a program without work waits too"
 
 
 @pytest.mark.parametrize(
