@@ -1,5 +1,4 @@
-"""A large model on a GPU, dense, as AWQ and in nf4, and AWQ's product alone: random weights, as speed does not depend
-on them."""
+"""A large model on a GPU, dense, as AWQ and in nf4: random weights, as speed does not depend on them."""
 
 from __future__ import annotations
 
@@ -9,31 +8,25 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, reckoned, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
-from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.bench.gpu.yardstick import tell_pieces, watched
 from engine.bench.rounding import round_to_nearest
 from engine.bench.subject import Case, Lengths, Shape, make_case
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
-from engine.kernels.products.awq_matmul import awq_matmul
 from engine.models.quantization.awq_linear import AwqLinear, ready
-from engine.models.quantization.awq_tiles import tiled
 from engine.models.quantization.bitsandbytes import settle
 
 GROUP = 128
 BATCHES = (1, 8)
-DENSE, AWQ, NF4, PRODUCT = 0.85, 2.2, 1.3, 0.7  # goals
+DENSE, AWQ, NF4 = 0.85, 2.2, 1.3  # goals
 LINEARS = ((4096, 6144), (4096, 4096), (4096, 28_672), (14_336, 4096))  # inputs and outputs of its layers, joined
 LLAMA = Shape(4096, 32, 32, 8, 14_336, 128_256, 8192)  # Llama-3.1-8B's
 TINY = Shape(128, 1, 4, 1, 128, 128, 256)
-ROWS = (1, 8, 16, 32)
-FEW = 16  # rows up to which the packed weights are what a product costs
 LAYERS_WATCHED = 8
 ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the making of it take
 
@@ -172,43 +165,3 @@ def kernels(bench: Bench, name: str) -> None:
 
 
 kernels_dense, kernels_awq, kernels_nf4 = (partial(kernels, name=name) for name in WAYS)
-
-
-def awq_products(bench: Bench) -> None:
-    """AWQ's product of the large model's layers, by the bytes of packed weights, scales and zeros that it reads."""
-    watch = bench.watch
-    table = bench.table(
-        "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
-        columns(
-            "rows 4d | inputs 7d | outputs 7d | µs 8.1f | bound µs 8.1f | of copy 8.0% | dense µs 8.1f | "
-            "dense of copy 13.0% | × dense 8.2f"
-        ),
-    )
-    reached = []
-    dtype = torch.float16 if bench.rehearsal else watch.dtype  # of float32 there is no such product
-    for inputs, outputs in ((128, 64),) if bench.rehearsal else LINEARS:
-        read = inputs * outputs / 2 + inputs / GROUP * outputs * 4
-        sets = sets_beyond_cache(watch, read, 16)
-        weights = [torch.randn(outputs, inputs, device=watch.device, dtype=dtype) / 64 for _ in range(sets)]
-        packed = [tiled(*round_to_nearest(weight, GROUP)) for weight in weights]
-        for rows in ROWS[:2] if bench.rehearsal else ROWS:
-            if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
-                continue
-            x = torch.randn(rows, inputs, device=watch.device, dtype=dtype)
-            seconds = one_after_another(watch, packed, partial(_packed_product, x))
-            dense = one_after_another(watch, weights, partial(linear, x))
-            bound = read / watch.bandwidth
-            share = weights[0].nbytes / watch.bandwidth / dense
-            ours = 1e6 * seconds, 1e6 * bound, bound / seconds
-            table.add(rows, inputs, outputs, *ours, 1e6 * dense, share, dense / seconds)
-            if rows <= FEW:
-                reached.append(bound / seconds)
-        del weights, packed
-        free_device_memory()
-    if reached:
-        what = f"of the copy bandwidth over the packed bytes: AWQ's product, worst of up to {FEW} rows"
-        bench.goal(what, PRODUCT, min(reached))
-
-
-def _packed_product(x: Tensor, packed: tuple[Tensor, Tensor]) -> Tensor:
-    return awq_matmul(x, *packed)
