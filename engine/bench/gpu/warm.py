@@ -13,14 +13,14 @@ from functools import partial
 
 from transformers import PreTrainedModel
 
-from engine.bench.gpu.attention import Case, K, Kernels, Pool, compile_share
-from engine.bench.gpu.decode import begun, pool_bytes, random_qwen3, switched, wrapped
-from engine.bench.gpu.fused import fused
-from engine.bench.gpu.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.report import Bench
-from engine.bench.gpu.small_kernels import sampling, small
+from engine.bench.gpu.sections.attention import Case, K, Kernels, Pool, compile_share
+from engine.bench.gpu.sections.decode import begun, pool_bytes, random_qwen3, switched, wrapped
+from engine.bench.gpu.sections.fused import fused
+from engine.bench.gpu.sections.quantized import BATCHES, WAYS, random_llama_8b
+from engine.bench.gpu.sections.small_kernels import sampling, small
+from engine.bench.gpu.sections.yardstick import settings
 from engine.bench.gpu.stopwatch import Do, GpuStopwatch
-from engine.bench.gpu.yardstick import settings
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 

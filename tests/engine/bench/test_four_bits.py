@@ -11,7 +11,7 @@ from engine.kernels.jit import interpreter_fault
 
 ROOT = Path(__file__).parents[3]
 PRODUCTS = """
-from engine.bench.gpu import four_bits
+from engine.bench.gpu.sections import four_bits
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.stopwatch import CpuStopwatch
 four_bits.products(Bench(CpuStopwatch(), rehearsal=True))

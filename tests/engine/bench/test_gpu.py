@@ -16,17 +16,17 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.bench.gpu import decode
 from engine.bench.gpu import run as gpu
-from engine.bench.gpu.attention import Case as AttentionCase
-from engine.bench.gpu.attention import Pool
-from engine.bench.gpu.decode import weights_read
-from engine.bench.gpu.parallel import parallel
 from engine.bench.gpu.report import IN_PART, MARK, Bench, OutOfTime, columns, read, summary, times, write
-from engine.bench.gpu.small_kernels import REPLAYED
+from engine.bench.gpu.sections import decode
+from engine.bench.gpu.sections.attention import Case as AttentionCase
+from engine.bench.gpu.sections.attention import Pool
+from engine.bench.gpu.sections.decode import weights_read
+from engine.bench.gpu.sections.parallel import parallel
+from engine.bench.gpu.sections.small_kernels import REPLAYED
+from engine.bench.gpu.sections.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.gpu.stopwatch import CpuStopwatch, Piece, idle_share, latest
 from engine.bench.gpu.tests import GRACE, run_tests
-from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.subject import Case, Shape
 from engine.config.specs import EngineConfig
 from engine.kernels.jit import interpreter_fault
@@ -157,7 +157,7 @@ def test_the_time_between_decode_steps_is_what_they_do_not_take_by_the_devices_c
 def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, capsys):
     sections = {
         "bad": (9.0, f"{__name__}:nothing_of_the_kind"),
-        "good": (9.0, "engine.bench.gpu.small_kernels:launches"),
+        "good": (9.0, "engine.bench.gpu.sections.small_kernels:launches"),
     }
     monkeypatch.setattr(gpu, "SECTIONS", sections)
     path = tmp_path / "found.json"

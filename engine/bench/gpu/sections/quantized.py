@@ -11,9 +11,18 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, reckoned, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
-from engine.bench.gpu.yardstick import tell_pieces, watched
+from engine.bench.gpu.sections.decode import (
+    DECODE,
+    begun,
+    free_device_memory,
+    measure,
+    pool_bytes,
+    reckoned,
+    tell_how,
+    wrapped,
+)
+from engine.bench.gpu.sections.yardstick import tell_pieces, watched
 from engine.bench.rounding import round_to_nearest
 from engine.bench.subject import Case, Lengths, Shape, make_case
 from engine.config.schemes import missing

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.bench.gpu.quantized import LINEARS
 from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.sections.quantized import LINEARS
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.schemes import BLOCK, missing
 from engine.kernels.dependent_launch import interpreted

@@ -17,9 +17,9 @@ from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_availa
 
 from engine.bench import flash_attention
 from engine.bench.generate_batch import seconds_of, without_flash
-from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, random_qwen3, tell_how, wrapped
 from engine.bench.gpu.report import Bench
-from engine.bench.gpu.yardstick import TEMPERATURE, case_of, settings, workload
+from engine.bench.gpu.sections.decode import QWEN3, begun, free_device_memory, random_qwen3, tell_how, wrapped
+from engine.bench.gpu.sections.yardstick import TEMPERATURE, case_of, settings, workload
 from engine.bench.subject import Case
 
 GOAL = 3.0

@@ -338,7 +338,7 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table, thorough: b
 def compile_beforehand(seconds: float) -> None:
     """Compiles all candidates in several processes, since each uses one core; Triton keeps what they made on disk."""
     count = max(1, min(COMPILERS, (os.cpu_count() or 2) // 2))
-    code = "from engine.bench.gpu.attention import compile_share; compile_share({}, {})"
+    code = "from engine.bench.gpu.sections.attention import compile_share; compile_share({}, {})"
     environment = {**os.environ, **ONE_THREAD}
     children = [subprocess.Popen([sys.executable, "-c", code.format(i, count)], env=environment) for i in range(count)]
     end = time.monotonic() + seconds

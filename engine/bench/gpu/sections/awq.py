@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from engine.bench.gpu.decode import free_device_memory
-from engine.bench.gpu.quantized import GROUP, LINEARS
 from engine.bench.gpu.report import Bench, columns
+from engine.bench.gpu.sections.decode import free_device_memory
+from engine.bench.gpu.sections.quantized import GROUP, LINEARS
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.bench.rounding import round_to_nearest
 from engine.kernels.dependent_launch import interpreted

@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from engine.bench.gpu.report import Bench, Table, columns, kept_rows
-from engine.bench.gpu.small_kernels import REPLAYED
+from engine.bench.gpu.sections.small_kernels import REPLAYED
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine

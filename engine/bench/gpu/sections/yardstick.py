@@ -15,7 +15,8 @@ from statistics import median
 
 import numpy as np
 
-from engine.bench.gpu.decode import (
+from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.sections.decode import (
     PHASES,
     QWEN3,
     add_phases,
@@ -29,7 +30,6 @@ from engine.bench.gpu.decode import (
     weights_read,
     wrapped,
 )
-from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.gpu.report import Bench, Table, columns
-from engine.bench.gpu.split import split
+from engine.bench.gpu.sections.split import split
 from engine.core.setup.card import card_of
 
 MESSAGES = tuple(4096 << 2 * i for i in range(8))  # bytes, up to 64 MiB

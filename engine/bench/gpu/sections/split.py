@@ -11,8 +11,8 @@ from statistics import median
 import torch
 
 from engine.bench.bars import no_bars
-from engine.bench.gpu.decode import QWEN3_SHAPE, free_device_memory, pool_bytes, random_qwen3
 from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.sections.decode import QWEN3_SHAPE, free_device_memory, pool_bytes, random_qwen3
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.compare.token_agreement import agreement
 from engine.config.parallel import Parallel

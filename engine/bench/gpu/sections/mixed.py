@@ -5,9 +5,17 @@ from __future__ import annotations
 
 from statistics import median
 
-from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, pool_bytes, random_qwen3, tell_how, wrapped
 from engine.bench.gpu.report import Bench, columns
-from engine.bench.gpu.yardstick import decodes, workload
+from engine.bench.gpu.sections.decode import (
+    QWEN3,
+    begun,
+    free_device_memory,
+    pool_bytes,
+    random_qwen3,
+    tell_how,
+    wrapped,
+)
+from engine.bench.gpu.sections.yardstick import decodes, workload
 from engine.bench.subject import Case, Lengths, Shape, make_case
 from engine.config.specs import EngineConfig
 from engine.memory.rules import LAUNCHED
