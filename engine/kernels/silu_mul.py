@@ -24,6 +24,19 @@ class Activation(Enum):
     GELU = 2
 
 
+@jit
+def act(x, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The activation of float32."""
+    if ACTIVATION == 0:
+        acted = x / (1.0 + tl.exp(-x))
+    elif ACTIVATION == 1:
+        # 0.5 * (1 + tanh(z)) is 1 / (1 + exp(-2 z)); z = sqrt(2 / pi) * (x + 0.044715 x³)
+        acted = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    else:
+        acted = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    return acted
+
+
 @jit(do_not_specialize=["rows"])
 def act_mul_kernel(
     out: tl.tensor,  # [rows, columns], contiguous
@@ -43,13 +56,7 @@ def act_mul_kernel(
     inside = (row < rows) & (column < columns)
     x = tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
     factor = tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
-    if ACTIVATION == 0:
-        acted = x / (1.0 + tl.exp(-x))
-    elif ACTIVATION == 1:
-        # 0.5 * (1 + tanh(z)) is 1 / (1 + exp(-2 z)); z = sqrt(2 / pi) * (x + 0.044715 x³)
-        acted = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
-    else:
-        acted = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    acted = act(x, ACTIVATION)
     acted = acted.to(out.dtype.element_ty).to(tl.float32)
     tl.store(out + row * columns + column, (acted * factor).to(out.dtype.element_ty), mask=inside)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.silu_mul import Activation
 from engine.models.plain_weights import is_plain
 
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # of a module's layers, in the order of calls
@@ -45,6 +46,14 @@ class HeldByLayers:
     @property
     def held(self) -> dict[str, Tensor]:
         return {}
+
+    def gated(self, x: Tensor, activation: Activation) -> Tensor | None:
+        """act(first half) * second half of the product, where one kernel computes it of so many rows."""
+        return None
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """As in `Packed`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ def classes(module: PreTrainedModel) -> list[type]:
 def by_kernel(fusion: Fusion) -> Counter[str]:
     """Those that CPUs have too."""
     count = all_kernels(fusion)
-    del count["product"], count["residual"], count["placing"]
+    for kernel in ("product", "residual", "placing", "gated product"):
+        del count[kernel]
     return count
 
 
@@ -98,6 +99,7 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu", more: dict[s
         on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0), "placing": PLACED.get(name, 0)}
         if dtype is not torch.float32:
             on_gpu["product"] = own.count(nn.Linear)  # those that are not joined, too
+            on_gpu["gated product"] = FUSED[name].get("gate", 0)
         assert all_kernels(fusion) == FUSED[name] | {kernel: count for kernel, count in on_gpu.items() if count}
     assert not fusion.undone
     assert (classes(module) != own) == bool(fusion.fused)

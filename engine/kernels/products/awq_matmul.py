@@ -21,6 +21,8 @@ from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs, fetch_ahead, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
+from engine.kernels.products.gating import gated_width, outputs_of, store_product
+from engine.kernels.silu_mul import Activation
 
 OUTPUTS, INPUTS, WORDS = 16, 64, 128  # of a tile
 PLANE = constant(16)  # inputs of a tensor core's product; a tile has four planes of them, and groups are multiples
@@ -140,12 +142,14 @@ def awq_matmul_kernel(
     ACROSS: tl.constexpr,  # tiles of inputs at a time: of one group, or one tile
     STAGES: tl.constexpr,
     AHEAD: tl.constexpr,  # tiles of each share that are fetched before x is there
+    GATE: tl.constexpr,  # the activation of the first half of the outputs, or None
 ) -> None:
     DOWN: tl.constexpr = BLOCK_N // 16
     all_across = (inputs + 63) // 64
     first = tl.arange(0, SHARES) * share
     # Past the last tile, row or input something is read that is there, and multiplied by 0 or stored nowhere.
-    down = tl.minimum(tl.program_id(0) * DOWN + tl.arange(0, DOWN), (outputs + 15) // 16 - 1).to(tl.int64)
+    down, _ = outputs_of(tl.program_id(0), (outputs + 15) // 16, DOWN, GATE)
+    down = tl.minimum(down, (outputs + 15) // 16 - 1).to(tl.int64)
     begin = tiles + down[None, :, None, None] * all_across * 128
     if AHEAD > 0:
         fetched = tl.minimum(first[:, None] + tl.arange(0, AHEAD)[None, :], all_across - 1)
@@ -154,8 +158,7 @@ def awq_matmul_kernel(
     DTYPE: tl.constexpr = x.dtype.element_ty
     ALIKE: tl.constexpr = GROUP % (64 * ACROSS) == 0  # whether what is multiplied at a time is of one group
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    there = n < outputs
+    n, there = outputs_of(tl.program_id(0), outputs, BLOCK_N, GATE)
     lines = begin + tl.arange(0, 128)[None, None, None, :]
     x_rows = x + m.to(tl.int64)[None, :, None] * x_stride
     filled = (m < rows)[None, :, None]
@@ -188,8 +191,7 @@ def awq_matmul_kernel(
     product = total if SHARES == 1 else tl.sum(total, axis=0)
     if bias is not None:
         product += tl.load(bias + n, mask=there, other=0.0).to(tl.float32)[:, None]
-    place = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
-    tl.store(place, product, mask=there[:, None] & (m < rows)[None, :])
+    store_product(out, product, tl.program_id(0), m, rows, outputs, GATE)
 
 
 @jit
@@ -259,8 +261,10 @@ def awq_matmul(
     bias: Tensor | None = None,
     out: Tensor | None = None,
     cut: Tiling | None = None,
+    gate: Activation | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights, plus the bias, in x's dtype, float16 or bfloat16; sums are float32.
+    With `gate` act(first half of the outputs) * second half, where `can_gate`.
 
     `tiles` and `scales` are those of `awq_tiles.tiled`, or of several layers one below the other, or a part of these;
     the group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given; `cut`
@@ -268,26 +272,35 @@ def awq_matmul(
     captured in a CUDA graph.
     """
     groups, outputs = scales.shape
-    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
-    target, x = out.view(-1, outputs), x.reshape(-1, x.shape[-1])
+    width = gated_width(outputs, gate)
+    out = torch.empty(*x.shape[:-1], width, dtype=x.dtype, device=x.device) if out is None else out
+    target, x = out.view(-1, width), x.reshape(-1, x.shape[-1])
     x = x if x.stride(-1) == 1 else x.contiguous()
     rows, inputs = x.shape
     if not rows:
         return out
     if rows > FUSED_ROWS:
+        assert gate is None, "as it is, such a product is no kernel's of ours"
         weight = awq_unpack(tiles, scales, inputs, x.dtype).t()
         torch.mm(x, weight, out=target) if bias is None else torch.addmm(bias, x, weight, out=target)
         return out
     group = inputs // groups
     cut = cut or tiling(rows, outputs, group)
+    if gate is not None:  # tiles of gates, and as many of what they gate
+        cut = replace(cut, block_n=max(cut.block_n, 2 * OUTPUTS))
     share = -(-tiles.shape[1] // (cut.shares * cut.across)) * cut.across
     grid = -(-outputs // cut.block_n), -(-rows // cut.block_m)
     sizes = rows, inputs, outputs, x.stride(0), scales.stride(0), share
     ahead = 0 if outputs >= WIDE_OUTPUTS else AHEAD
-    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, ahead
+    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, ahead, gate and gate.value
     values = target, x, tiles, scales, bias, *sizes, *cuts
     launch(awq_matmul_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)
     return out
+
+
+def can_gate(rows: int, outputs: int) -> bool:
+    """Whether a product of so many rows can end with its gate: its halves are whole tiles."""
+    return rows <= FUSED_ROWS and outputs % (2 * OUTPUTS) == 0
 
 
 def awq_unpack(tiles: Tensor, scales: Tensor, inputs: int, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:

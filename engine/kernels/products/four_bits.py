@@ -23,6 +23,8 @@ from torch import Tensor
 from engine.kernels.dependent_launch import await_inputs, fetch_ahead, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
 from engine.kernels.products.awq_matmul import half
+from engine.kernels.products.gating import gated_width, outputs_of, store_product
+from engine.kernels.silu_mul import Activation
 
 CODES = 16
 BLOCK_K = 64  # inputs that are multiplied before a scale is applied: blocks of weights are multiples of it
@@ -124,10 +126,11 @@ def four_bit_matmul_kernel(
     WARPS: tl.constexpr,
     STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
     AHEAD: tl.constexpr,  # words of each output that are fetched before x is there
+    GATE: tl.constexpr,  # the activation of the first half of the outputs, or None
 ) -> None:
     WORDS: tl.constexpr = BLOCK_K // 8
     tile = tl.program_id(0)
-    n = tile // row_tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    n, within = outputs_of(tile // row_tiles, outputs, BLOCK_N, GATE)
     line = tl.minimum(n, outputs - 1).to(tl.int64)[None, :, None] * blocks
     if AHEAD > 0:
         fetched = tl.minimum(tl.arange(0, AHEAD // 32) * 32, blocks * WORDS - 1)
@@ -135,7 +138,7 @@ def four_bit_matmul_kernel(
     await_inputs()
     held = held_table(table)
     m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
-    filled, within = (m < rows)[None, :, None], n < outputs
+    filled = (m < rows)[None, :, None]
     first = (tl.arange(0, WARPS) * AT_ONCE)[:, None, None]
     block = first + tl.arange(0, AT_ONCE)[None, None, :]
     word = first * WORDS + tl.arange(0, AT_ONCE * WORDS)[None, None, :]
@@ -153,8 +156,7 @@ def four_bit_matmul_kernel(
     product = tl.sum(total, axis=0)
     if bias is not None:
         product += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[:, None]
-    at = m.to(tl.int64)[None, :] * outputs + n[:, None]
-    tl.store(out + at, product, mask=(m < rows)[None, :] & within[:, None])
+    store_product(out, product, tile // row_tiles, m, rows, outputs, GATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,10 @@ def four_bit_matmul(
     bias: Tensor | None = None,
     out: Tensor | None = None,
     tiles: Tiling | None = None,
+    gate: Activation | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights [outputs, inputs], plus the bias, in x's dtype, float16 or bfloat16;
-    sums are float32. At most `FEW_ROWS` rows.
+    sums are float32. At most `FEW_ROWS` rows. With `gate` act(first half of the outputs) * second half.
 
     `packed` uint8 holds two weights a byte, row by row, and `scales` float32 one for each block of them; both are
     contiguous. A block is a multiple of 64, as `inputs` are. `table` is of x's dtype. `out` [..., outputs], contiguous,
@@ -211,7 +214,8 @@ def four_bit_matmul(
     Gives the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
     """
     outputs = 2 * packed.numel() // x.shape[-1]
-    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
+    width = gated_width(outputs, gate)
+    out = torch.empty(*x.shape[:-1], width, dtype=x.dtype, device=x.device) if out is None else out
     x = x.reshape(-1, x.shape[-1])
     rows, inputs = x.shape
     if not rows:
@@ -226,7 +230,16 @@ def four_bit_matmul(
     tensors = out, x, packed.flatten().view(torch.int32), scales, table, bias
     sizes = rows, outputs, blocks, stride, row_tiles
     ahead = 0 if outputs >= WIDE else AHEAD
-    cut = tiles.block_m, tiles.block_n, BLOCK_K, tiles.at_once, tiles.num_warps, tiles.num_stages, ahead
+    cut = (
+        tiles.block_m,
+        tiles.block_n,
+        BLOCK_K,
+        tiles.at_once,
+        tiles.num_warps,
+        tiles.num_stages,
+        ahead,
+        gate and gate.value,
+    )
     grid, warps, stages = (row_tiles * -(-outputs // tiles.block_n),), tiles.num_warps, tiles.num_stages
     values = *tensors, *sizes, shared, even, *cut
     launch(four_bit_matmul_kernel, grid, values, num_warps=warps, num_stages=stages)

@@ -13,6 +13,8 @@ from torch import Tensor
 from engine.kernels.attention.tilings import device_facts
 from engine.kernels.dependent_launch import await_inputs, fetch_ahead
 from engine.kernels.jit import constant, jit, launch, tl
+from engine.kernels.products.gating import gated_width, outputs_of, store_product
+from engine.kernels.silu_mul import Activation
 
 DTYPES = torch.float16, torch.bfloat16
 TILE = 4096  # elements of the weight that a program has in its hands at a time
@@ -36,9 +38,9 @@ def gemv_kernel(
     EVEN: tl.constexpr,  # whether BLOCK_K divides the inputs
     STAGES: tl.constexpr,
     AHEAD: tl.constexpr,
+    GATE: tl.constexpr,  # the activation of the first half of the outputs, or None
 ) -> None:
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    mine = n < outputs
+    n, mine = outputs_of(tl.program_id(0), outputs, BLOCK_N, GATE)
     rows = weight + tl.minimum(n, outputs - 1).to(tl.int64)[:, None] * stride
     if AHEAD > 0:
         line = tl.arange(0, AHEAD * BLOCK_K // LINE) * LINE
@@ -57,7 +59,7 @@ def gemv_kernel(
     product = tl.sum(total, axis=1)
     if bias is not None:
         product += tl.load(bias + n, mask=mine, other=0.0).to(tl.float32)
-    tl.store(out + n, product, mask=mine)
+    store_product(out, product[:, None], tl.program_id(0), tl.arange(0, 1), 1, outputs, GATE)
 
 
 def is_row(x: Tensor) -> bool:
@@ -65,19 +67,23 @@ def is_row(x: Tensor) -> bool:
     return x.numel() == x.shape[-1]
 
 
-def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, processors: int | None = None) -> Tensor:
-    """The one row of x [..., inputs] times weight [outputs, inputs], transposed, plus the bias: [..., outputs].
+def gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, processors: int | None = None, gate: Activation | None = None
+) -> Tensor:
+    """The one row of x [..., inputs] times weight [outputs, inputs], transposed, plus the bias: [..., outputs]. With
+    `gate` act(first half) * second half: [..., outputs / 2].
 
     All are float16 or bfloat16; sums are float32. Rows of the weight are contiguous. `processors` takes the place of
     what the device has. Gives the same bits each time, and never waits for the device, so it can be captured in a CUDA
     graph.
     """
     outputs, inputs = weight.shape
-    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device)
+    out = torch.empty(*x.shape[:-1], gated_width(outputs, gate), dtype=x.dtype, device=x.device)
     block_n = next((n for n in (16, 8) if outputs >= n * PROGRAMS), 4)
     block_k = TILE // block_n
     values = out, x.reshape(-1), weight, bias, inputs, outputs, weight.stride(0)
     programs, processors = -(-outputs // block_n), processors or device_facts(x.device)[1]
-    cut = block_n, block_k, inputs % block_k == 0, STAGES, AHEAD if programs <= WAVE * processors else 0
+    ahead = AHEAD if programs <= WAVE * processors else 0
+    cut = block_n, block_k, inputs % block_k == 0, STAGES, ahead, gate and gate.value
     launch(gemv_kernel, (programs,), (*values, *cut), num_warps=WARPS)
     return out

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.products.awq_matmul import OUTPUTS, awq_matmul
+from engine.kernels.products.awq_matmul import OUTPUTS, awq_matmul, can_gate
+from engine.kernels.silu_mul import Activation
 from engine.models.fusion.joined_parameters import join_biases
 from engine.models.fusion.parts import LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
@@ -29,6 +30,11 @@ class Awq(HeldByLayers):
 
     def multiply(self, x: Tensor) -> Tensor:
         return awq_matmul(x, self.tiles, self.scales, self.bias)
+
+    def gated(self, x: Tensor, activation: Activation) -> Tensor | None:
+        if not can_gate(x.numel() // x.shape[-1], self.scales.shape[1]):
+            return None
+        return awq_matmul(x, self.tiles, self.scales, self.bias, gate=activation)
 
 
 class AwqProduct(JoinedProduct):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.products.four_bits import BLOCK_K, CODES, FEW_ROWS, four_bit_matmul, table_of
+from engine.kernels.silu_mul import Activation
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import MARK, LeftAlone, Setting
 from engine.models.packed_linear import HeldByLayers, JoinedProduct
@@ -39,11 +40,20 @@ class FourBits(HeldByLayers):
         return dequantize_4bit(self.weight, self.state)
 
     def multiply(self, x: Tensor) -> Tensor:
-        if self.table is not None and x.numel() <= FEW_ROWS * x.shape[-1]:
-            return four_bit_matmul(x, self.weight, self.state.absmax, self.table, self.bias)
+        product = self._of_few_rows(x)
+        if product is not None:
+            return product
         from bitsandbytes import matmul_4bit
 
         return matmul_4bit(x, self.weight, quant_state=self.state, bias=self.bias)
+
+    def gated(self, x: Tensor, activation: Activation) -> Tensor | None:
+        return self._of_few_rows(x, activation)
+
+    def _of_few_rows(self, x: Tensor, gate: Activation | None = None) -> Tensor | None:
+        if self.table is None or x.numel() > FEW_ROWS * x.shape[-1]:
+            return None
+        return four_bit_matmul(x, self.weight, self.state.absmax, self.table, self.bias, gate=gate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.models.attention import Options
+from engine.models.fusion.gated_products import gated_mlps
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.kinds import fuse_part
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting
@@ -119,6 +120,7 @@ def fuse(module: PreTrainedModel) -> Fusion:
             _swap_proved(list(fused_layers(module, setting)), module, setting, fusion, before)
             late = [found for part in module.modules() for found in put_off(part, setting)]
             _swap_proved(late, module, setting, fusion, before)
+            _swap_proved(list(gated_mlps(module, setting)), module, setting, fusion, before)
     if setting.device.type == "cuda":
         torch.cuda.empty_cache()
     return fusion

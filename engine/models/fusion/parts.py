@@ -27,6 +27,7 @@ ACTIVATIONS = ("act_fn", "activation_fn", "act")
 GATED = (("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj"))
 MARK = "_fused"  # an attribute of the classes made here
 NORM = "_fused_norm"  # another, of norms: the name of the epsilon, and the rounding
+ACTIVATION = "_activation"  # another, of gated MLPs
 READY = "_ready"  # an attribute of tensors: a norm, and what it gives for them
 ANY_WIDTH = 128  # that a norm without a weight is proved with
 ACTED = 1024  # gates that an activation is proved with: as many compile the kernel that a model of any width uses
@@ -184,7 +185,9 @@ def fused_mlp(mlp: nn.Module, setting: Setting) -> FusedPart:
     if (out.float() - expected.float()).abs().max() > TOLERANCE[out.dtype] * expected.float().abs().max():
         raise LeftAlone("it is no plain gated MLP")
     use.served = False
-    return subclass(mlp, forward, "gate", use)
+    fused = subclass(mlp, forward, "gate", use)
+    setattr(fused.cls, ACTIVATION, activation)
+    return fused
 
 
 def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.kernels.products.gemv import DTYPES, gemv, is_row
+from engine.kernels.silu_mul import Activation
 from engine.models.fusion.awq_products import AwqProduct, is_packed
 from engine.models.fusion.bits_products import BitsProduct, is_of_bits, is_single
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
@@ -21,6 +22,7 @@ from engine.models.plain_weights import is_plain
 from engine.models.quantization.awq_linear import TiledAwqLinear
 
 KERNEL = "product"
+PRODUCT = "_product"  # an attribute of the classes made here
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class Dense(HeldByLayers):
         if is_row(x) and x.dtype in DTYPES:
             return gemv(x, self.weight, self.bias)
         return nn.functional.linear(x, self.weight, self.bias)
+
+    def gated(self, x: Tensor, activation: Activation) -> Tensor | None:
+        return gemv(x, self.weight, self.bias, gate=activation) if is_row(x) and x.dtype in DTYPES else None
 
 
 class DenseProduct(JoinedProduct):
@@ -109,4 +114,6 @@ def _part(linear: nn.Module, product: JoinedProduct, index: int, setting: Settin
         use.served = True
         return product.part(index, x)
 
-    return subclass(linear, forward, KERNEL, use)
+    fused = subclass(linear, forward, KERNEL, use)
+    setattr(fused.cls, PRODUCT, product)
+    return fused

@@ -17,17 +17,18 @@ from engine.core.setup.rehearsal import Rehearsal
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.compiled import norm, specialization
 from engine.kernels.jit import Launch, launched
 from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
 from engine.kernels.place_kv import HeadNorms, place_kv
-from engine.kernels.products.awq_matmul import awq_matmul
+from engine.kernels.products.awq_matmul import awq_matmul, can_gate
 from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
+from engine.kernels.shipped import norm
 from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.specialization import specialization
 from engine.kernels.store_kv import store_kv
 from engine.memory.rules import bucket_sizes, mixed_sizes
 from engine.runner.packed_words import PackedShape
@@ -117,6 +118,15 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
             yield from launched(four_bit_matmul, *given)
         if tokens == 1:
             yield from launched(gemv, x, empty(outputs, inputs, dtype=gpu.dtype), bias, gpu.processors)
+    x, outputs, gate = empty(1, tokens, model.hidden, dtype=gpu.dtype), 2 * model.intermediate, model.activation
+    bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
+    if can_gate(tokens, outputs):
+        yield from launched(awq_matmul, x, *awq_weights(model.hidden, outputs, model.group), bias, gate=gate)
+    if tokens <= FEW_ROWS and model.hidden % BLOCK_K == 0:
+        yield from launched(four_bit_matmul, x, *four_bit_weights(model.hidden, outputs, gpu.dtype), bias, gate=gate)
+    if tokens == 1:
+        weight = empty(outputs, model.hidden, dtype=gpu.dtype)
+        yield from launched(gemv, x, weight, bias, gpu.processors, gate)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:

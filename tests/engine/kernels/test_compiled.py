@@ -18,25 +18,20 @@ from engine.kernels.attention.tilings import DEFAULT, WIDEST, Rows, usual_tiling
 from engine.kernels.compiled import (
     SHARED_MEMORY,
     Usage,
-    attention,
-    awq_product,
     compile_launch,
-    drawing,
-    empty,
     main,
-    matrix,
     measured,
-    norm,
     print_table,
-    shipped,
-    specialization,
     spills_in_loops,
     usage,
 )
 from engine.kernels.jit import Launch, launched
+from engine.kernels.meta_weights import empty
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.rotary import rotate
+from engine.kernels.shipped import attention, awq_product, drawing, matrix, norm, shipped
 from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.specialization import specialization
 
 pytestmark = pytest.mark.slow
 

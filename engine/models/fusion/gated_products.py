@@ -1,0 +1,64 @@
+"""Gated MLPs whose gates and what these gate are one product: of few rows it ends with the gate, in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from engine.models.fusion.parts import ACTIVATION, TOLERANCE, FusedPart, Setting, Use, subclass
+from engine.models.fusion.products import PRODUCT
+from engine.models.packed_linear import HeldByLayers
+
+KERNEL = "gated product"
+ROWS = (1, 3, 40)  # of a proof: few rows may have tiles of their own
+
+
+def gated_mlps(module: nn.Module, setting: Setting) -> Iterator[tuple[nn.Module, FusedPart]]:
+    """The fused MLPs whose product can end with the gate at some number of rows, and computes the same then."""
+    for part in module.modules():
+        packed = _packed(part)
+        if packed is not None and _proved(part, packed, setting):
+            yield part, _gated(part, packed, setting)
+
+
+def _packed(mlp: Any) -> HeldByLayers | None:
+    """What gates and up are one product of, which has nothing beside them."""
+    if getattr(type(mlp), ACTIVATION, None) is None:
+        return None
+    layers = [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
+    products = {getattr(type(layer), PRODUCT, None) for layer in layers}
+    (product,) = products if len(products) == 1 else (None,)
+    return product.packed if product is not None and isinstance(product.packed, HeldByLayers) else None
+
+
+def _proved(mlp: Any, packed: HeldByLayers, setting: Setting) -> bool:
+    activation, tried = getattr(type(mlp), ACTIVATION), 0
+    width = (mlp.gate_up_proj if hasattr(mlp, "gate_up_proj") else mlp.gate_proj).in_features
+    for rows in ROWS:
+        x = setting.draw(1, rows, width)
+        made = packed.gated(x, activation)
+        if made is not None:
+            gate, up = packed.multiply(x).chunk(2, dim=-1)
+            expected = setting.kernels.act_mul(gate, up, activation)
+            off = (made.float() - expected.float()).abs().max()
+            if made.shape != expected.shape or not off <= TOLERANCE[setting.dtype] * expected.float().abs().max():
+                return False
+            tried += 1
+    return tried > 0
+
+
+def _gated(mlp: Any, packed: HeldByLayers, setting: Setting) -> FusedPart:
+    own: Callable[..., Tensor] = type(mlp).forward
+    activation, use = getattr(type(mlp), ACTIVATION), Use()
+
+    def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        acted = packed.gated(x, activation) if setting.serves(x) and not (args or kwargs) else None
+        if acted is None:
+            return own(self, x, *args, **kwargs)
+        use.served = True
+        down: Tensor = self.down_proj(acted)
+        return down
+
+    return subclass(mlp, forward, KERNEL, use)
