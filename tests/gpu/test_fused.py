@@ -1,13 +1,19 @@
 """The fused small kernels, and the models that they are put into, on the GPU that is here."""
 
+from functools import partial
+
 import pytest
 import torch
 
+from engine.bench.rounding import round_to_nearest
+from engine.kernels.products.awq_matmul import FUSED_ROWS, awq_matmul
+from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul, table_of
 from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.models.fusion.fuse import Causal, fuse
+from engine.models.quantization.awq_tiles import tiled
 from tests.engine.fusing_case import FUSED, check_fused, served
 from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated, tables_of
 
@@ -43,6 +49,24 @@ def test_a_row_is_multiplied_with_weights_of_every_shape(outputs: int, inputs: i
     check(gemv(x, weight), expected)
     check(gemv(x, weight, bias), expected + bias.double())
     assert torch.equal(gemv(x, weight), gemv(x, weight))
+
+
+@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_products_of_few_rows_end_with_their_gate(dtype: torch.dtype, activation: Activation) -> None:
+    inputs, outputs, numbers = 1024, 2 * 3072, tuple(torch.linspace(-1, 1, 16).tolist())
+    weight, bias = draw(outputs, inputs).to(dtype) / inputs**0.5, draw(outputs).to(dtype)
+    packed = tiled(*round_to_nearest(weight.float(), 128))
+    codes = torch.randint(256, (outputs * inputs // 2, 1), dtype=torch.uint8, device="cuda")
+    scales, table = draw(outputs * inputs // 64).abs() / inputs**0.5, table_of(numbers, dtype, weight.device)
+    for rows in (1, 5, 16, 32, FEW_ROWS, FUSED_ROWS):
+        x = draw(rows, inputs).to(dtype)
+        products = [partial(awq_matmul, x, *packed, bias)]
+        products += [partial(four_bit_matmul, x, codes, scales, table, bias)] if rows <= FEW_ROWS else []
+        products += [partial(gemv, x, weight, bias)] if rows == 1 else []
+        for product in products:
+            gate, up = product().chunk(2, -1)
+            check(product(gate=activation), acted(gate, up, activation))
 
 
 @DTYPES

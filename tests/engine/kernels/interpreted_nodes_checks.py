@@ -89,6 +89,16 @@ def test_a_captured_step_has_no_more_nodes_than_these(name: str, mixed: bool) ->
     assert beside.total() <= most[1], beside
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_captured_step_of_one_row_ends_its_product_of_gate_and_up_with_the_gate(name: str) -> None:
+    def step(layers: int) -> Counter[str]:
+        return counted(runner_of(MODELS[name](name, num_hidden_layers=layers))._decode_and_draw, 1)
+
+    of_layers = step(4) - step(2)
+    assert not of_layers["act_mul_kernel"]
+    assert of_layers.total() / 2 <= MOST[name][0] - 1, of_layers
+
+
 def test_a_steady_step_computes_nothing_beside_its_graph() -> None:
     config = EngineConfig(max_running=ROWS, token_budget=64)
     runner, scheduler = runner_of(MODELS["Llama"]("Llama")), Scheduler(config, BlockPool(64, config.block_size))
