@@ -66,6 +66,7 @@ def test_quantized_layers_of_one_input_are_one_product_and_can_be_undone(quantiz
     held = held_bytes(module)
     fusion = fuse(module)
     assert all_kernels(fusion)["product"] == JOINED + HEAD + (SINGLE if quantization == "nf4" else 0), fusion.text
+    assert all_kernels(fusion)["gated product"] == (2 if quantization == "nf4" else 0), fusion.text
     assert held_bytes(module) == held
     assert difference(logits(module), before) < 2e-2
     fusion.undo()

@@ -4,6 +4,7 @@ ours, and every operation of torch that computes or copies. What adds a node has
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -72,15 +73,21 @@ def counted(call: Callable[..., object], *values: Any) -> Counter[str]:
 MOST_MIXED = {"Llama": (10, 16), "Qwen3": (10, 16), "Gemma3Text": (10, 25)}
 
 
-def nodes(tiny: TinyModel, mixed: bool) -> Counter[str]:
-    runner = runner_of(tiny)
+@cache
+def runner_with(name: str, layers: int) -> GpuRunner:
+    """Whose steps are only counted."""
+    return runner_of(MODELS[name](name, num_hidden_layers=layers))
+
+
+def nodes(name: str, layers: int, mixed: bool) -> Counter[str]:
+    runner = runner_with(name, layers)
     return counted(runner._mixed_and_draw, TOKENS) if mixed else counted(runner._decode_and_draw, ROWS)
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["decode", "mixed"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_captured_step_has_no_more_nodes_than_these(name: str, mixed: bool) -> None:
-    few, more = (nodes(MODELS[name](name, num_hidden_layers=layers), mixed) for layers in (2, 4))
+    few, more = (nodes(name, layers, mixed) for layers in (2, 4))
     of_layers = more - few  # two of them
     beside = few - of_layers
     assert of_layers.total() == more.total() - few.total()
@@ -91,10 +98,8 @@ def test_a_captured_step_has_no_more_nodes_than_these(name: str, mixed: bool) ->
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_captured_step_of_one_row_ends_its_product_of_gate_and_up_with_the_gate(name: str) -> None:
-    def step(layers: int) -> Counter[str]:
-        return counted(runner_of(MODELS[name](name, num_hidden_layers=layers))._decode_and_draw, 1)
-
-    of_layers = step(4) - step(2)
+    few, more = (counted(runner_with(name, layers)._decode_and_draw, 1) for layers in (2, 4))
+    of_layers = more - few
     assert not of_layers["act_mul_kernel"]
     assert of_layers.total() / 2 <= MOST[name][0] - 1, of_layers
 
