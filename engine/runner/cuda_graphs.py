@@ -63,6 +63,16 @@ class StepGraphs:
         self._graphs[size].replay()
         return self._left[size]
 
+    def launched(self, step: Step) -> Step:
+        """The step, its kernels launched as its size asks for. Those of a split model never depend on each other: what
+        ranks exchange runs on streams of its own, and no two cards have tried it."""
+
+        def of_its_size(size: int) -> Drawn:
+            with step_of(size):
+                return step(size)
+
+        return step if self._spans is not None else of_its_size
+
     def refuse_waits(self, step: Step) -> None:
         """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by steps that are only computed:
         a capture that fails half-way may leave a library in a state of its own. Of the largest, which is captured
@@ -104,12 +114,6 @@ class StepGraphs:
         self._left.clear()
 
 
-def of_its_size(step: Step, size: int) -> Drawn:
-    """A step whose kernels are launched as its size asks for."""
-    with step_of(size):
-        return step(size)
-
-
 def together(do: Callable[[], None], any_rank: Callable[[bool], bool]) -> None:
     """Does it, as other ranks do at once. Raises RuntimeError where it did that here, or on one of them."""
     try:
@@ -129,7 +133,7 @@ def capture(
     raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares. Of a split
     model all ranks capture the same sizes in the same order, or none: `any_rank` tells each whether something is so on
     any of them, and is called by all at once."""
-    sets = [(each, partial(of_its_size, step)) for each, step in sets if each.wanted]
+    sets = [(each, each.launched(step)) for each, step in sets if each.wanted]
     if not sets or sets[0][0].device.type != "cuda":
         return
     device, total, done = sets[0][0].device, sum(len(each.wanted) for each, _ in sets), 0

@@ -151,9 +151,8 @@ def awq_matmul_kernel(
     down, _ = outputs_of(tl.program_id(0), (outputs + 15) // 16, DOWN, GATE)
     down = tl.minimum(down, (outputs + 15) // 16 - 1).to(tl.int64)
     begin = tiles + down[None, :, None, None] * all_across * 128
-    if AHEAD > 0:
-        fetched = tl.minimum(first[:, None] + tl.arange(0, AHEAD)[None, :], all_across - 1)
-        fetch_ahead(begin + fetched[:, None, :, None] * 128 + (tl.arange(0, 4) * 32)[None, None, None, :])
+    fetched = tl.minimum(first[:, None] + tl.arange(0, AHEAD)[None, :], all_across - 1)
+    fetch_ahead(begin + fetched[:, None, :, None] * 128 + (tl.arange(0, 4) * 32)[None, None, None, :])
     await_inputs()
     DTYPE: tl.constexpr = x.dtype.element_ty
     ALIKE: tl.constexpr = GROUP % (64 * ACROSS) == 0  # whether what is multiplied at a time is of one group
@@ -243,7 +242,7 @@ TILINGS = {
 }
 WIDE = {8: Tiling(8, 32, 2, 2, 2, 4), 16: Tiling(16, 64, 1, 4, 2, 4), 32: Tiling(32, 64, 1, 4, 2, 3)}
 WIDE_OUTPUTS = 16_384
-AHEAD = 8  # tiles of a share that are fetched before x is there, where all programs begin at about the same time
+AHEAD = 8  # tiles of a share that are fetched before x is there: as many as a pipeline of few rows holds
 UNPACK_DOWN = 8
 
 
@@ -291,8 +290,7 @@ def awq_matmul(
     share = -(-tiles.shape[1] // (cut.shares * cut.across)) * cut.across
     grid = -(-outputs // cut.block_n), -(-rows // cut.block_m)
     sizes = rows, inputs, outputs, x.stride(0), scales.stride(0), share
-    ahead = 0 if outputs >= WIDE_OUTPUTS else AHEAD
-    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, ahead, gate and gate.value
+    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, AHEAD, gate and gate.value
     values = target, x, tiles, scales, bias, *sizes, *cuts
     launch(awq_matmul_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)
     return out

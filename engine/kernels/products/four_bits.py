@@ -132,9 +132,8 @@ def four_bit_matmul_kernel(
     tile = tl.program_id(0)
     n, within = outputs_of(tile // row_tiles, outputs, BLOCK_N, GATE)
     line = tl.minimum(n, outputs - 1).to(tl.int64)[None, :, None] * blocks
-    if AHEAD > 0:
-        fetched = tl.minimum(tl.arange(0, AHEAD // 32) * 32, blocks * WORDS - 1)
-        fetch_ahead(packed + line * WORDS + fetched[None, None, :])
+    fetched = tl.minimum(tl.arange(0, AHEAD // 32) * 32, blocks * WORDS - 1)
+    fetch_ahead(packed + line * WORDS + fetched[None, None, :])
     await_inputs()
     held = held_table(table)
     m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -176,7 +175,7 @@ class Tiling:
 TILINGS = {8: Tiling(8, 32, 2, 4, 3), 16: Tiling(16, 32, 1, 4, 3), FEW_ROWS: Tiling(32, 32, 1, 4, 3)}
 NARROW = Tiling(8, 16, 2, 4, 4)
 WIDE = 16_384
-AHEAD = 256  # words of an output that are fetched before x is there, where all programs begin at about the same time
+AHEAD = 256  # words of an output that are fetched before x is there: as many as a pipeline of few rows holds
 
 
 @cache
@@ -229,18 +228,8 @@ def four_bit_matmul(
     shared = inputs * outputs // scales.numel() // BLOCK_K
     tensors = out, x, packed.flatten().view(torch.int32), scales, table, bias
     sizes = rows, outputs, blocks, stride, row_tiles
-    ahead = 0 if outputs >= WIDE else AHEAD
-    cut = (
-        tiles.block_m,
-        tiles.block_n,
-        BLOCK_K,
-        tiles.at_once,
-        tiles.num_warps,
-        tiles.num_stages,
-        ahead,
-        gate and gate.value,
-    )
+    cut = tiles.block_m, tiles.block_n, BLOCK_K, tiles.at_once, tiles.num_warps, tiles.num_stages, AHEAD
     grid, warps, stages = (row_tiles * -(-outputs // tiles.block_n),), tiles.num_warps, tiles.num_stages
-    values = *tensors, *sizes, shared, even, *cut
+    values = *tensors, *sizes, shared, even, *cut, gate and gate.value
     launch(four_bit_matmul_kernel, grid, values, num_warps=warps, num_stages=stages)
     return out

@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from engine.jobs.progress import LoadCancelled
+from engine.kernels import dependent_launch
+from engine.kernels.dependent_launch import MOST_TOKENS as MOST_DEPENDENT
+from engine.kernels.dependent_launch import launch_options
 from engine.memory.rules import APART, MOST, MOST_TOKENS, bucket_sizes, mixed_sizes
 from engine.parallel.board import Board
 from engine.parallel.group.spans import HostEvent, Spans
@@ -119,6 +122,27 @@ def test_every_set_is_captured_on_the_one_stream_of_the_process(noted: list[str]
         capture([(graphs, step)], lambda done, total: None)
         assert graphs.sizes == (1, 4)
     assert noted == ["graph", "stream", "capture on stream 1"] + ["graph", "capture on stream 1"] * 3
+
+
+@pytest.mark.usefixtures("noted")
+@pytest.mark.parametrize("split", [False, True])
+def test_launches_of_small_captured_steps_depend_unless_the_model_is_split(
+    split: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before a capture too: what they compile is what is captured."""
+    found: dict[int, set[bool]] = {}
+
+    def watched(rows: int) -> Drawn:
+        found.setdefault(rows, set()).add(bool(launch_options(CUDA)))
+        return step(rows)
+
+    monkeypatch.setattr(dependent_launch, "can_depend", lambda device: True)
+    board = Board(1)
+    spans = Spans(board, 0, HostEvent) if split else None
+    capture([(StepGraphs((1, MOST_DEPENDENT, MOST_DEPENDENT + 8), CUDA, spans), watched)], lambda done, total: None)
+    board.close()
+    assert found == {1: {not split}, MOST_DEPENDENT: {not split}, MOST_DEPENDENT + 8: {False}}
+    assert not launch_options(CUDA)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no capture"), LoadCancelled("stop")])
