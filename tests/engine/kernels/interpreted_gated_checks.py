@@ -84,13 +84,13 @@ def test_a_product_of_awq_ends_with_its_gate_where_its_halves_are_whole_tiles() 
     assert not can_gate(1, 48)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("dense", 1), ("awq", FUSED_ROWS)])
+@pytest.mark.parametrize(("kind", "most"), [("llama", 1), ("phi3", 1), ("awq", FUSED_ROWS)])
 def test_a_gated_mlp_of_few_rows_is_a_launch_less_and_can_be_undone(kind: str, most: int) -> None:
-    module = served("llama", HALF) if kind == "dense" else awq_model("llama")
+    module = awq_model("llama") if kind == "awq" else served(kind, HALF)
     before = logits(module)
     fusion = fuse(module)
     assert all_kernels(fusion)[KERNEL] == all_kernels(fusion)["gate"] == LAYERS, fusion.text
-    assert f"{KERNEL} of {LAYERS} LlamaMLP" in fusion.text
+    assert f"{KERNEL} of {LAYERS} {type(module.model.layers[0].mlp).__name__}" in fusion.text
     assert difference(logits(module), before) < 1e-2
     mlp, drawn_rows, found = module.model.layers[0].mlp, [drawn(rows, rows, 64) for rows in (1, most + 1)], []
     with torch.inference_mode():
