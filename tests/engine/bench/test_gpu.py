@@ -352,7 +352,7 @@ def test_tests_that_take_too_long_tell_what_failed_until_then(tmp_path, capfd):
         assert f"not over after {limit:.0f} s" in found["error"]
         if "FAILED" in found["error"]:
             break
-    assert found["seconds"] < limit + GRACE
+    assert found["seconds"] < limit + 2 * GRACE, "ended, or killed after it had been asked to"
     assert "FAILED tests/gpu/test_own.py::test_first" in found["error"]
 
 
