@@ -114,7 +114,7 @@ def gated(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
     inputs, outputs, gate = 4096, 28_672, Activation.SILU
     row = empty(1, inputs, dtype=dtype)
     yield f"gated gemv {TYPES[dtype]}", launched(gemv, row, empty(outputs, inputs, dtype=dtype), None, 132, gate)[0]
-    for rows in (1, 9, 17, 64):
+    for rows in (1, 64):
         x = empty(rows, inputs, dtype=dtype)
         weights = awq_weights(inputs, outputs, 128)
         yield f"gated awq_matmul {rows} {TYPES[dtype]}", launched(awq_matmul, x, *weights, gate=gate)[0]
@@ -212,7 +212,7 @@ def shipped(sm: int) -> dict[str, Launch]:
             found.append((f"four_bit_matmul {rows} {TYPES[dtype]}", multiplying[0]))
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), 4096, dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
-        found += gated(dtype)
+    found += gated(bf16)
     if sm == DEPENDENT:
         first = {launch.kernel: (name, launch) for name, launch in reversed(found)}
         found += [(f"{name} dependent", dependent(launch)) for name, launch in first.values()]
