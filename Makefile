@@ -34,7 +34,7 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers in a loop (ARGS="80 90", ARGS="--matrix")
-	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
+	@$(BIN)/python -m engine.kernels.offline.compiled $(ARGS)
 
 harden: export QT_QPA_PLATFORM := offscreen
 harden: system-offscreen $(VENV)/.installed-dev  ## read ten thousand broken files, kill and soak (ARGS="--seed 7 --count 1000")

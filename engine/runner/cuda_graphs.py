@@ -63,7 +63,7 @@ class StepGraphs:
         self._graphs[size].replay()
         return self._left[size]
 
-    def launched(self, step: Step) -> Step:
+    def dependent(self, step: Step) -> Step:
         """The step, its kernels launched as its size asks for. Those of a split model never depend on each other: what
         ranks exchange runs on streams of its own, and no two cards have tried it."""
 
@@ -133,7 +133,7 @@ def capture(
     raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares. Of a split
     model all ranks capture the same sizes in the same order, or none: `any_rank` tells each whether something is so on
     any of them, and is called by all at once."""
-    sets = [(each, each.launched(step)) for each, step in sets if each.wanted]
+    sets = [(each, each.dependent(step)) for each, step in sets if each.wanted]
     if not sets or sets[0][0].device.type != "cuda":
         return
     device, total, done = sets[0][0].device, sum(len(each.wanted) for each, _ in sets), 0

@@ -1,5 +1,5 @@
 """How attention launches are cut, by GPU architecture: heads of 128 on sm_90 by their times on an H200, the others by
-bytes in flight, occupancy and the registers that `python -m engine.kernels.compiled` reads.
+bytes in flight, occupancy and the registers that `python -m engine.kernels.offline.compiled` reads.
 
 `python -m engine.bench.gpu` times `candidates` by `paged_attention(..., tiling=...)`; the fastest belongs in `TABLES`.
 """

@@ -23,21 +23,24 @@ def gated_mlps(module: nn.Module, setting: Setting) -> Iterator[tuple[nn.Module,
             yield part, _gated(part, packed, setting)
 
 
+def _layers(mlp: Any) -> list[Any]:
+    """Of gates and up: one of both, or each one's."""
+    return [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
+
+
 def _packed(mlp: Any) -> HeldByLayers | None:
     """What gates and up are one product of, which has nothing beside them."""
     if getattr(type(mlp), ACTIVATION, None) is None:
         return None
-    layers = [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
-    products = {getattr(type(layer), PRODUCT, None) for layer in layers}
+    products = {getattr(type(layer), PRODUCT, None) for layer in _layers(mlp)}
     (product,) = products if len(products) == 1 else (None,)
     return product.packed if product is not None and isinstance(product.packed, HeldByLayers) else None
 
 
 def _proved(mlp: Any, packed: HeldByLayers, setting: Setting) -> bool:
     activation, tried = getattr(type(mlp), ACTIVATION), 0
-    width = (mlp.gate_up_proj if hasattr(mlp, "gate_up_proj") else mlp.gate_proj).in_features
     for rows in ROWS:
-        x = setting.draw(1, rows, width)
+        x = setting.draw(1, rows, _layers(mlp)[0].in_features)
         made = packed.gated(x, activation)
         if made is not None:
             gate, up = packed.multiply(x).chunk(2, dim=-1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine.kernels.jit import launched
-from engine.kernels.meta_weights import awq_weights, empty
+from engine.kernels.offline.meta_weights import awq_weights, empty
 from engine.kernels.products.awq_matmul import (
     ADD_BFLOATS,
     ADD_HALVES,

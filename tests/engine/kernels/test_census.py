@@ -18,7 +18,9 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.jit import Launch, launched
-from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.shipped import norm
+from engine.kernels.offline.specialization import specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, can_gate
 from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
@@ -26,9 +28,7 @@ from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
-from engine.kernels.shipped import norm
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.kernels.specialization import specialization
 from engine.kernels.store_kv import store_kv
 from engine.memory.rules import bucket_sizes, mixed_sizes
 from engine.runner.packed_words import PackedShape

@@ -1,4 +1,4 @@
-"""What `python -m engine.kernels.compiled` (`make kernels`) does not show: that it names every kernel and tells
+"""What `python -m engine.kernels.offline.compiled` (`make kernels`) does not show: that it names every kernel and tells
 those that fail, sizes beyond the shipped ones, and what Triton makes of the main kernels. No GPU is needed."""
 
 import ast
@@ -15,7 +15,8 @@ pytest.importorskip("triton")
 import engine
 from engine.kernels import rms_norm
 from engine.kernels.attention.tilings import DEFAULT, WIDEST, Rows, usual_tiling
-from engine.kernels.compiled import (
+from engine.kernels.jit import Launch, launched
+from engine.kernels.offline.compiled import (
     SHARED_MEMORY,
     Usage,
     compile_launch,
@@ -25,13 +26,12 @@ from engine.kernels.compiled import (
     spills_in_loops,
     usage,
 )
-from engine.kernels.jit import Launch, launched
-from engine.kernels.meta_weights import empty
+from engine.kernels.offline.meta_weights import empty
+from engine.kernels.offline.shipped import attention, awq_product, drawing, matrix, norm, shipped
+from engine.kernels.offline.specialization import specialization
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.rotary import rotate
-from engine.kernels.shipped import attention, awq_product, drawing, matrix, norm, shipped
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.kernels.specialization import specialization
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ pytest.importorskip("triton")
 
 from engine.kernels import dependent_launch
 from engine.kernels.attention.paged_attention import AHEAD
-from engine.kernels.compiled import compile_launch
 from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, launch_options, step_of
-from engine.kernels.shipped import DEPENDENT, shipped
+from engine.kernels.offline.compiled import compile_launch
+from engine.kernels.offline.shipped import DEPENDENT, shipped
 
 GPU = torch.device("cuda", 0)
 TOUCHING = r"griddepcontrol\.\w+|(?:ld|st|atom|red)\.global|cp\.async\.c[ag]"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from engine.kernels.jit import launched
-from engine.kernels.meta_weights import empty, four_bit_weights
+from engine.kernels.offline.meta_weights import empty, four_bit_weights
 from engine.kernels.products.four_bits import (
     BLOCK_K,
     FEW_ROWS,

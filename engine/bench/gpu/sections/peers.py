@@ -49,7 +49,7 @@ class GenerateBatch:
         return ", ".join([*given, *(f"attention {name}" for name in self.attention[-1:])])
 
     def seconds(self, case: Case, patience: float, rounds: int = 2) -> float:
-        """Of the second round: the first one makes the graphs of steps with prompts. See `seconds_of`."""
+        """The least of two rounds, of which the first makes the graphs of steps with prompts. See `seconds_of`."""
         most, drawn = max(case.new_tokens), {"temperature": TEMPERATURE, "top_k": 0, "top_p": 1.0}
         sampling = GenerationConfig(max_new_tokens=most, do_sample=True, **drawn, eos_token_id=None, pad_token_id=0)
         return seconds_of(self.module, case, sampling, self.given, patience, self.attention.append, rounds, timeout=5)

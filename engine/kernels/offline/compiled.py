@@ -1,7 +1,7 @@
 """What the kernels need of a GPU, read from machine code that Triton makes without one.
 
-`python -m engine.kernels.compiled` prints registers, shared memory and spills of every kernel that is shipped, on each
-architecture, and fails where something does not compile, spills in a loop or does not fit.
+`python -m engine.kernels.offline.compiled` prints registers, shared memory and spills of every kernel that is shipped,
+on each architecture, and fails where something does not compile, spills in a loop or does not fit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.kernels.jit import Launch
-from engine.kernels.shipped import matrix, shipped
-from engine.kernels.specialization import specialization
+from engine.kernels.offline.shipped import matrix, shipped
+from engine.kernels.offline.specialization import specialization
 
 _KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm
@@ -125,7 +125,7 @@ def print_table(measurements: Iterable[tuple[int, str, Usage | str]]) -> list[st
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table of some architectures, 1 where a kernel fails."""
-    parser = argparse.ArgumentParser(prog="python -m engine.kernels.compiled", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m engine.kernels.offline.compiled", description=__doc__)
     parser.add_argument("sm", nargs="*", type=int, help="architectures, 90 being sm_90; without any, all")
     parser.add_argument("--matrix", action="store_true", help="attention of every group, block and head size: an hour")
     options = parser.parse_args(arguments)

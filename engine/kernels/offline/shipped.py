@@ -16,7 +16,8 @@ from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
 from engine.kernels.jit import Launch, launched
-from engine.kernels.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
 from engine.kernels.products.four_bits import four_bit_matmul
@@ -26,7 +27,6 @@ from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.kernels.specialization import TYPES, specialization
 from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
 
