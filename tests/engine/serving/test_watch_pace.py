@@ -52,11 +52,11 @@ def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_n
         assert size(first) < 4096 + 40_000, "the window, and the frame that filled it"
         take(slow, told + first)
         later = heard_until(slow, lambda said: begins(said))
-        known = sum(len(unpack(frame)[1]) for frame in frames(told + first + later) if unpack(frame)[0] != STATE)
-        (began,), (again,) = begins(told), begins(later)
-        assert again["lost"] == again["position"] - (began["position"] + known) > 0, (
-            "what was let go is told as it stands"
-        )
+        said = told + first + later
+        known = sum(len(unpack(frame)[1]) for frame in frames(said) if unpack(frame)[0] != STATE)
+        began, *again = begins(said)  # on a slow machine it is behind before its window is full, too
+        lost = sum(each["lost"] for each in again)
+        assert lost == again[-1]["position"] - (began["position"] + known) > 0, "what was let go is told as it stands"
         assert known
 
 
