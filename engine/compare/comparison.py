@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from engine.compare.race import RaceResult
-from engine.trace.metric_formulas import MEASURES, Measure, ratio_text
-from engine.trace.metrics import Metrics, measure
-from engine.trace.slo import Slo, seconds_text
+from engine.trace.measures.formulas import MEASURES, Measure, ratio_text
+from engine.trace.measures.metrics import Metrics, measure
+from engine.trace.measures.slo import Slo, seconds_text
 from engine.trace.trace import Trace
 
 OTHERS = Measure(

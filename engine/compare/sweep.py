@@ -16,9 +16,9 @@ from engine.compare.lane_grammar import lane_names
 from engine.compare.lane_run import LaneEvent, LaneRun, Track, check_runs
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import SOLITARY_MODES
-from engine.trace.metric_formulas import MEASURES
-from engine.trace.metrics import Metrics, measure
-from engine.trace.slo import SLO_NAMES, Slo, seconds_text
+from engine.trace.measures.formulas import MEASURES
+from engine.trace.measures.metrics import Metrics, measure
+from engine.trace.measures.slo import SLO_NAMES, Slo, seconds_text
 from engine.workloads.distributions import Times
 from engine.workloads.workload import Workload
 

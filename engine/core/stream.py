@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.trace.metrics import RequestMetrics
+from engine.trace.measures.metrics import RequestMetrics
 from engine.trace.records import Ended, FinishReason, PromptScored, Record, Step
 from engine.trace.trace import Trace
 

@@ -28,7 +28,7 @@ from engine.models.loading import LoadedModel
 from engine.quality.report import BATCH, READING, QualityReport, QualityRow
 from engine.quality.rounded_kv import RoundedKv
 from engine.quality.texts import read_text, scored_tokens
-from engine.trace.decode_steps import decode_steps
+from engine.trace.measures.decode_steps import decode_steps
 
 ROWS = 64  # positions whose distributions are compared at a time, in float64
 SPARE = 0.8  # of the free disk, for the original's distributions

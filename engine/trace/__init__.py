@@ -8,8 +8,18 @@ from engine.trace.bsrun import save as save_trace
 from engine.trace.column import Array, Column
 from engine.trace.index import FiledLog, IndexFolder, forget_index
 from engine.trace.log import Log, time_of
-from engine.trace.metric_formulas import MEASURES, Measure, formulas, ratio_text
-from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
+from engine.trace.measures.formulas import MEASURES, Measure, formulas, ratio_text
+from engine.trace.measures.metrics import (
+    KvShares,
+    Metrics,
+    RequestMetrics,
+    Spread,
+    Timings,
+    measure,
+    request_metrics,
+    timings,
+)
+from engine.trace.measures.slo import Slo
 from engine.trace.peak import busiest
 from engine.trace.presence import Presence
 from engine.trace.records import (
@@ -37,7 +47,6 @@ from engine.trace.records import (
     Telemetry,
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State
-from engine.trace.slo import Slo
 from engine.trace.tally import Tally, TallyIndex
 from engine.trace.timed_kernels import KernelTimes, kernel_times
 from engine.trace.trace import Trace

@@ -29,7 +29,7 @@ from engine.core import machine
 from engine.core.engine import Engine
 from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, load
-from engine.trace.decode_steps import decode_steps
+from engine.trace.measures.decode_steps import decode_steps
 from engine.trace.records import Machine, Roof
 
 SHAPE = Shape(hidden=768, layers=14, heads=12, kv_heads=6, intermediate=2048)  # 104 M parameters

@@ -28,7 +28,7 @@ from engine.core.engine import Engine
 from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears
-from engine.trace.decode_steps import Timing, decode_steps
+from engine.trace.measures.decode_steps import Timing, decode_steps
 from engine.trace.timed_kernels import ATTENTION, kernel_times
 from engine.trace.trace import Trace
 

@@ -13,7 +13,7 @@ from engine.config.specs import EngineConfig, SamplingParams, Submission
 from engine.core.engine import Engine
 from engine.memory.rules import kv_capacity
 from engine.models.loading import LoadedModel, wrap
-from engine.trace.decode_steps import decode_steps
+from engine.trace.measures.decode_steps import decode_steps
 
 SHAPE, MEMORY = Shape(layers=4), 256 << 20
 ROWS, PROMPT, NEW, STEPS_GOAL = 16, 256, 12, 1.1

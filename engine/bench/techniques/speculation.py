@@ -9,8 +9,8 @@ from statistics import median
 from engine.bench.techniques.measured import Measured
 from engine.config.specs import EngineConfig, ModelSpec, Prompt, SamplingParams
 from engine.core.engine import Engine
-from engine.trace.metrics import Metrics
-from engine.trace.metrics import measure as measured_run
+from engine.trace.measures.metrics import Metrics
+from engine.trace.measures.metrics import measure as measured_run
 from engine.workloads import load_workload
 
 NOUNS = (("fox", "table"), ("queen", "boat"), ("robot", "lamp"), ("cat", "piano"), ("dragon", "kite"), ("owl", "drum"))

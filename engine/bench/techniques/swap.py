@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from engine.bench.techniques.measured import Measured
 from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
 from engine.core.engine import Engine
-from engine.trace import metrics
-from engine.trace.metrics import Metrics
+from engine.trace.measures import metrics
+from engine.trace.measures.metrics import Metrics
 
 REQUESTS, PROMPT, NEW = 8, 832, 96
 HOLDS, SPARE = 3, 80  # prompts that the pool holds, and tokens beside

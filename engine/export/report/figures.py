@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.export.report.series import RunSeries, Shade
 from engine.trace import Array
-from engine.trace.slo import seconds_text
+from engine.trace.measures.slo import seconds_text
 
 WIDE, HALF = 920, 448  # pixels of the drawing
 LEFT, RIGHT, TOP, BOTTOM = 46, 46, 8, 22

@@ -25,7 +25,7 @@ from engine.export.report.words import (
 from engine.export.reproduction import all_commands, batchscope_version, citation, created
 from engine.export.source import Source
 from engine.trace import Trace, measure, request_metrics
-from engine.trace.slo import seconds_text
+from engine.trace.measures.slo import seconds_text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"  # it asks nobody
 LISTED = 200  # requests in the table of a run

@@ -12,7 +12,7 @@ from engine.export.report.figures import SHADES, Line, legend, lines, shades_of,
 from engine.export.report.series import RunSeries
 from engine.export.source import Source
 from engine.trace import MEASURES, Array, Metrics, timings
-from engine.trace.slo import seconds_text
+from engine.trace.measures.slo import seconds_text
 
 FIGURES = ("output_throughput", "ttft.p50", "ttft.p95", "itl.p99", "e2e.p50", "duration")  # they stand at the top
 KV_KINDS = ("used", "reserved", "internal", "external")

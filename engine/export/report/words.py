@@ -7,7 +7,7 @@ from engine.compare import lane_sentence
 from engine.config import EngineConfig
 from engine.export.source import Source, lane_of
 from engine.trace import Header, RequestView, Trace, bytes_text, parameters_text, request_metrics
-from engine.trace.slo import seconds_text
+from engine.trace.measures.slo import seconds_text
 
 
 def headline(trace: Trace) -> str:

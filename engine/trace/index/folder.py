@@ -17,7 +17,7 @@ from engine.trace.index.filed_log import CHUNK, FiledLog, Row, checksum
 from engine.trace.index.frozen import kinds_in
 from engine.trace.index.views import REQUESTS
 from engine.trace.log import COLUMNS
-from engine.trace.metrics import measure
+from engine.trace.measures.metrics import measure
 from engine.trace.records import VERSION, Notice, Older, Record, Submitted, decode
 from engine.trace.records.check import RecordCheck
 from engine.trace.records.older import EVENTS
@@ -25,7 +25,7 @@ from engine.trace.requests import RequestIndex
 from engine.trace.trace import Trace
 
 OWN = (  # modules whose objects are kept
-    *("engine.trace.column", "engine.trace.tally", "engine.trace.presence", "engine.trace.metrics"),
+    *("engine.trace.column", "engine.trace.tally", "engine.trace.presence", "engine.trace.measures.metrics"),
     *("engine.trace.requests", "engine.trace.records.request", "engine.trace.records.step", "engine.config.specs"),
 )
 _SELECT = "select seq, kind, data from records where seq >= ? and seq < ? order by seq"

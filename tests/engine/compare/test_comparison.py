@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from engine.compare.comparison import Comparison, compare, table
-from engine.trace.metrics import Metrics, measure
-from engine.trace.slo import Slo
+from engine.trace.measures.metrics import Metrics, measure
+from engine.trace.measures.slo import Slo
 from tests.engine.trace.hand_made import static_batch
 
 SLOW = measure(static_batch([5] * 8, [10] * 7 + [100]), Slo(e2e=10))

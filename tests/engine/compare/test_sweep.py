@@ -11,8 +11,8 @@ import pytest
 from engine import Engine, InvalidInput, SamplingParams, parse_lanes
 from engine.compare import LaneFailed, LaneStarted
 from engine.compare.sweep import Sweep, SweepEvent, SweepFinished, SweepOutcome, SweepResult, knee, sizes_up_to
-from engine.trace.metrics import Spread, measure
-from engine.trace.slo import Slo
+from engine.trace.measures.metrics import Spread, measure
+from engine.trace.measures.slo import Slo
 from engine.workloads import demo_workload
 from tests.engine.compare.test_race import Lender
 from tests.engine.trace.hand_made import static_batch

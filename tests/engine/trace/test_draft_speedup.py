@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.trace.draft_speedup import draft_speedup
+from engine.trace.measures.draft_speedup import draft_speedup
 from engine.trace.records import Step
 from tests.engine.trace.hand_made import D, P, step
 

@@ -8,11 +8,11 @@ import pytest
 
 from engine.compare.comparison import table
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.trace.metric_formulas import MEASURES, formulas, ratio_text
-from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
+from engine.trace.measures.formulas import MEASURES, formulas, ratio_text
+from engine.trace.measures.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
+from engine.trace.measures.slo import Slo
 from engine.trace.records import Ended, FinishReason
 from engine.trace.requests import State
-from engine.trace.slo import Slo
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import D, P, ended, header, static_batch, step, submitted
 

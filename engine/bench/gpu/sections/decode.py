@@ -23,7 +23,7 @@ from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
 from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, can_depend
 from engine.models.loading import LoadedModel, wrap
-from engine.trace.decode_steps import decode_steps
+from engine.trace.measures.decode_steps import decode_steps
 from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
 from engine.trace.work import ITEMS

@@ -18,7 +18,7 @@ from engine.compare.token_agreement import agreement
 from engine.config.parallel import Parallel
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
-from engine.trace.decode_steps import decode_steps
+from engine.trace.measures.decode_steps import decode_steps
 from engine.trace.records import Kind, Step
 from engine.trace.trace import Trace
 

@@ -1,6 +1,6 @@
 """The measures people steer by, computed from a trace with the definitions of `vllm bench serve`.
 
-`metric_formulas.py` has each one's formula in words. Everything is computed from the steps' columns at once.
+`formulas.py` has each one's formula in words. Everything is computed from the steps' columns at once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.trace.draft_speedup import draft_speedup
+from engine.trace.measures.draft_speedup import draft_speedup
+from engine.trace.measures.slo import Slo
 from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
-from engine.trace.slo import Slo
 from engine.trace.trace import Trace
 
 

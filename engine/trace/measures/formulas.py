@@ -6,8 +6,8 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any
 
-from engine.trace.metrics import Metrics
-from engine.trace.slo import seconds_text
+from engine.trace.measures.metrics import Metrics
+from engine.trace.measures.slo import seconds_text
 
 SYMBOLS = (
     "s submit, f first token, l last token, n output tokens of a request; D wall time from the first submit to the "
