@@ -21,7 +21,7 @@ import numpy as np
 import resources
 from engine import EngineConfig, SamplingParams
 from engine.bench.trace.step_builder import Given
-from engine.core.step_record import NotedStep, ended_record
+from engine.core.tracing.step_record import NotedStep, ended_record
 from engine.decoding.output import Output
 from engine.scheduler import BlockPool, Branch, Emission, Request, Scheduler, StepPlan
 from engine.trace import (

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from engine.core.child.process import EngineProcess
 from engine.core.face import EngineFace
 from engine.core.machine import memory as host_memory
 from engine.core.machine import processor_name, usable_cores
 from engine.core.machine.nvml import Card, cards, nvidia_driver
-from engine.core.process import EngineProcess
 from engine.core.run import Run
 from engine.core.stream import Completion, Delta, Stream
 from engine.kernels.needs import Toolchain, too_old
@@ -33,7 +33,7 @@ def import_engine() -> "type[Engine]":
     latter goes without distributed modules and flex attention from then on."""
     if "transformers" not in sys.modules:
         with _uncollected(), contextlib.suppress(Exception):  # of another version, say; then it takes as long as ever
-            from engine.core.preload import ENGINE, preload
+            from engine.core.child.preload import ENGINE, preload
 
             preload([ENGINE])
     from engine.core.engine import Engine

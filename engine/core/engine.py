@@ -21,15 +21,15 @@ from engine.core.faults import DeviceLost, Fault, device_lost, fault_of
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.machine import Gauge
-from engine.core.prompt_record import tell_prompts
 from engine.core.recovery import Recovery
 from engine.core.setup.assembly import Assembled, Assembly
 from engine.core.setup.card import card_of
 from engine.core.steering import Steering
-from engine.core.step_record import NotedStep, ended_record
 from engine.core.stream import Stream, StreamRouter
-from engine.core.telling import Make, Telling
 from engine.core.threads import Turn, Turning, end_both, keep_measuring, keep_stepping, start
+from engine.core.tracing.prompt_record import tell_prompts
+from engine.core.tracing.step_record import NotedStep, ended_record
+from engine.core.tracing.telling import Make, Telling
 from engine.memory.allocator import keep_for_good, release_references
 from engine.models.loading import LoadedModel, Report
 from engine.models.weights import Reporter

@@ -324,7 +324,7 @@ def _import_all(control: socket.socket) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     with contextlib.suppress(Exception):
-        importlib.import_module("engine.core.preload").preload()
+        importlib.import_module("engine.core.child.preload").preload()
     done.set()
     watcher.join()
     with contextlib.suppress(OSError):

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from engine.config.checks import InvalidInput
 from engine.config.specs import Submission
+from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
-from engine.core.process import EngineDied
 from engine.serving.admission import Admission
 from engine.serving.delivery import Delivery
 from engine.serving.errors import ApiError, refused

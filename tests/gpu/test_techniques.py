@@ -9,15 +9,15 @@ pytest.importorskip("triton")
 if not RUNS:
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from tests.engine.core.interpreted_beam_checks import test_beams_are_those_of_the_cpu
-from tests.engine.core.interpreted_kv_checks import (
+from tests.engine.core.triton_path.interpreted_beam_checks import test_beams_are_those_of_the_cpu
+from tests.engine.core.triton_path.interpreted_kv_checks import (
     test_layers_that_share_keys_and_values_say_what_they_say_on_the_cpu,
     test_tokens_are_those_of_the_cpu,
 )
-from tests.engine.core.interpreted_prompt_checks import test_a_prompt_is_as_likely_as_the_model_says
-from tests.engine.core.interpreted_rules_checks import folder, test_rules_give_the_tokens_of_the_cpu
-from tests.engine.core.interpreted_swap_checks import test_what_comes_back_is_what_went_out
-from tests.engine.core.pretended_architecture_checks import (
+from tests.engine.core.triton_path.interpreted_prompt_checks import test_a_prompt_is_as_likely_as_the_model_says
+from tests.engine.core.triton_path.interpreted_rules_checks import folder, test_rules_give_the_tokens_of_the_cpu
+from tests.engine.core.triton_path.interpreted_swap_checks import test_what_comes_back_is_what_went_out
+from tests.engine.core.triton_path.pretended_architecture_checks import (
     test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not,
 )
 

@@ -19,11 +19,11 @@ from random import Random
 import psutil
 
 from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, load_trace
-from engine.core.process import EngineDied
+from engine.core.child.process import EngineDied
 from engine.serving import RequestLogSettings, last_requests
 from engine.serving.request_log import RequestLog
 from engine.trace import Ended, FinishReason, Notice, TraceWriter
-from tests.engine.core.ending_processes import gone
+from tests.engine.core.child.ending_processes import gone
 from tests.hardening.found import Found
 
 ROOT = Path(__file__).parents[2]

@@ -71,7 +71,7 @@ def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
         tempfile.tempdir = os.environ["BATCHSCOPE_DATA"] = place
         inputs = sorted(wholes.iterdir())
         if TARGETS[kind].engine:
-            import_module("engine.core.preload").preload()
+            import_module("engine.core.child.preload").preload()
         TARGETS[kind].read(inputs[0])  # what is imported at first use
         watched(Path(place))
         for number in range(begin, end):

@@ -1,4 +1,4 @@
-"""What a GPU does not forgive, and a pretend one neither: run by `tests/engine/core/test_pretend_gpu.py`."""
+"""What no GPU forgives, and a pretend one neither: run by `tests/engine/core/triton_path/test_pretend_gpu.py`."""
 
 import threading
 

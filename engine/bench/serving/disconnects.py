@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from engine.config.specs import EngineConfig, ModelSpec
-from engine.core.process import EngineProcess
+from engine.core.child.process import EngineProcess
 from engine.serving import RequestLogSettings, Server, ServingSettings
 from engine.serving.request_log import RequestLog
 from engine.trace import Step

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from engine.bench.serving.client import Asked, Heard
 from engine.bench.serving.clients import Clients, clients
 from engine.config.specs import EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.core.child.process import EngineProcess
 from engine.core.machine import usable_cores
-from engine.core.process import EngineProcess
 from engine.serving.server import Server
 from engine.serving.settings import ServingSettings
 

@@ -10,8 +10,8 @@ import numpy as np
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.intake.prompts import PromptEncoder
 from engine.core.intake.resumption import ends, resume
-from engine.core.prompt_record import prompt_record
 from engine.core.stream import StreamRouter, Ticket
+from engine.core.tracing.prompt_record import prompt_record
 from engine.decoding.beams import BeamSearch, Path
 from engine.decoding.constraints import Grammars
 from engine.decoding.output import Output

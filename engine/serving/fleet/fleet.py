@@ -14,8 +14,8 @@ from engine.config.checks import check, shown, whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, Prompt, Submission
+from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
-from engine.core.process import EngineDied
 from engine.core.stream import Stream
 from engine.serving.fleet.keeper import Keeper, Make
 from engine.serving.fleet.replica import Replica

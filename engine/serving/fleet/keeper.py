@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from engine.config.specs import InvalidInput
+from engine.core.child.process import SILENCE
 from engine.core.face import EngineFace
-from engine.core.process import SILENCE
 from engine.jobs.progress import LoadCancelled
 from engine.serving.fleet.replica import Replica
 from engine.serving.fleet.traffic import Traffic

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.config.checks import whole
 from engine.config.specs import EngineConfig, ModelSpec
-from engine.core.process import EngineProcess
+from engine.core.child.process import EngineProcess
 from engine.jobs.progress import LoadProgress
 from engine.serving.fleet.fleet import MOST, Fleet, check_mode
 

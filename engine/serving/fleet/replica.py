@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from engine.core.child.process import PULSE
 from engine.core.face import EngineFace
-from engine.core.process import PULSE
 from engine.serving.fleet.flight import Flight
 from engine.serving.fleet.holdings import Holdings
 from engine.trace.column import Array

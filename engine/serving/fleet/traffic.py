@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.config.specs import InvalidInput, Submission
+from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
-from engine.core.process import EngineDied
 from engine.core.stream import Cancel, StreamRouter, Ticket
 from engine.serving.fleet.flight import Flight, chained
 from engine.serving.fleet.replica import COUNTS, Replica, numbering

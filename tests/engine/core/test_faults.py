@@ -20,7 +20,7 @@ from engine.core.faults import Fault, fault_of, first_line, memory_asked
 from engine.models import loading
 from engine.models.loading import load
 from engine.trace import FinishReason, Notice
-from tests.engine.core.ending_processes import FOX, LONG, gone
+from tests.engine.core.child.ending_processes import FOX, LONG, gone
 from tests.engine.forwards import Watched
 from tests.engine.tiny_models import change_config
 

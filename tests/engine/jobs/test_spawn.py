@@ -20,7 +20,7 @@ from engine.jobs import spawn
 from engine.jobs.job import run_job
 from engine.jobs.progress import LoadCancelled
 from tests.children import children
-from tests.engine.core.ending_processes import gone
+from tests.engine.core.child.ending_processes import gone
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no server elsewhere")
 

@@ -16,7 +16,7 @@ from engine.kernels.products.awq_matmul import (
     awq_matmul_kernel,
     tiling,
 )
-from tests.engine.kernels.ptx import run
+from tests.engine.kernels.offline.ptx import run
 
 
 @pytest.mark.parametrize("group", [16, 32, 48, 64, 96, 128, 192, 256, 11008])

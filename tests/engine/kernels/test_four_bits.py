@@ -18,7 +18,7 @@ from engine.kernels.products.four_bits import (
     tiling,
 )
 from tests.engine.kernels.four_bits_case import TABLES
-from tests.engine.kernels.ptx import run
+from tests.engine.kernels.offline.ptx import run
 
 
 def test_few_rows_of_few_outputs_are_cut_smaller() -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from engine import Engine, EngineConfig, EngineProcess, ModelSpec, Parallel, SamplingParams
-from engine.core.process import EngineDied
+from engine.core.child.process import EngineDied
 from engine.jobs import spawn
 from engine.jobs.progress import LoadProgress
 from tests.children import children

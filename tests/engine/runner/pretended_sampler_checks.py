@@ -1,5 +1,5 @@
-"""Checks of the GPU's sampler on a pretend GPU, run by `tests/engine/core/test_pretend_gpu.py`: what its host waits
-for, and what rows with rules take."""
+"""Checks of the GPU's sampler on a pretend GPU, run by `tests/engine/core/triton_path/test_pretend_gpu.py`: what its
+host waits for, and what rows with rules take."""
 
 from collections.abc import Sequence
 

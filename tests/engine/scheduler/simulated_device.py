@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.core.step_record import NotedStep
+from engine.core.tracing.step_record import NotedStep
 from engine.decoding.beams import BeamSearch
 from engine.decoding.beams.path import Ranked
 from engine.decoding.output import Output

@@ -11,7 +11,7 @@ from typing import Any
 from ray import serve
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
-from engine.core.process import SILENCE, EngineProcess
+from engine.core.child.process import SILENCE, EngineProcess
 from engine.trace.records import Record, encode
 
 GLANCE = 0.05  # seconds between looks at whether requests are over

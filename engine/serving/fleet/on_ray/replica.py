@@ -12,8 +12,8 @@ from ray.serve.exceptions import RayServeException
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, Prompt, Submission
+from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
-from engine.core.process import EngineDied
 from engine.core.stream import Stream
 from engine.trace.records import Ended, Header, Notice, Record, Submitted, decode
 from engine.trace.trace import Trace

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config.specs import InvalidInput
 from engine.core import garbage
-from engine.core.child_log import leave_stacks, send_log
-from engine.core.process import PULSE, EngineDied
+from engine.core.child.log import leave_stacks, send_log
+from engine.core.child.process import PULSE, EngineDied
 from engine.jobs.progress import LoadCancelled
 from engine.trace.trace import Trace
 

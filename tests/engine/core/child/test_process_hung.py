@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import engine.core.process
+import engine.core.child.process
 from engine import EngineProcess, InvalidInput, Submission
-from engine.core.process import EngineDied
+from engine.core.child.process import EngineDied
 from engine.trace import FinishReason, Submitted
-from tests.engine.core.ending_processes import DRAFT, LONG, SHORT, SMALL, gone
+from tests.engine.core.child.ending_processes import DRAFT, LONG, SHORT, SMALL, gone
 
 
 class Colour(enum.StrEnum):
@@ -51,7 +51,7 @@ def test_a_stopped_child_holds_up_neither_cancel_nor_close_and_a_call_not_for_ev
     process = EngineProcess(DRAFT, SMALL, threads=1)
     stream = process.submit("Once", LONG)
     os.kill(process.pid, signal.SIGSTOP)
-    monkeypatch.setattr(engine.core.process, "SILENCE", 2.0)  # only now: a child that is slow is not stopped
+    monkeypatch.setattr(engine.core.child.process, "SILENCE", 2.0)  # only now: a child that is slow is not stopped
     began = time.monotonic()
     with pytest.raises(EngineDied, match="said nothing for 2 s and was ended"):
         process.submit_many([Submission("Once there was a fox " * 100, SHORT) for _ in range(2000)])
@@ -60,10 +60,10 @@ def test_a_stopped_child_holds_up_neither_cancel_nor_close_and_a_call_not_for_ev
     process.close()
     assert gone(process.pid)
 
-    monkeypatch.setattr(engine.core.process, "SILENCE", 60.0)
+    monkeypatch.setattr(engine.core.child.process, "SILENCE", 60.0)
     process = EngineProcess(DRAFT, SMALL, threads=1)
     os.kill(process.pid, signal.SIGSTOP)
-    monkeypatch.setattr(engine.core.process, "SILENCE", 10.0)  # a close waits for a tenth of it
+    monkeypatch.setattr(engine.core.child.process, "SILENCE", 10.0)  # a close waits for a tenth of it
     began = time.monotonic()
     for _ in range(20_000):
         process.cancel([1, 2, 3])
@@ -72,12 +72,12 @@ def test_a_stopped_child_holds_up_neither_cancel_nor_close_and_a_call_not_for_ev
     assert gone(process.pid)
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FROZEN = """
 import sys, threading
-import engine.core.process
+import engine.core.child.process
 from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams
-engine.core.process.SILENCE = 2.5
+engine.core.child.process.SILENCE = 2.5
 over = threading.Event()
 with EngineProcess(ModelSpec("demo-draft"), EngineConfig(max_running=2, token_budget=64), threads=1) as process:
     print(process.pid, flush=True)

@@ -25,7 +25,7 @@ from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
-from engine.core.child_log import Stacks, take_log
+from engine.core.child.log import Stacks, take_log
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
 from engine.jobs import spawn
@@ -77,7 +77,7 @@ class EngineProcess(EngineFace):
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self._child = spawn.start(
-                "engine.core.host:serve", theirs, cancelled=cancelled, starts=spec.parallel.ranks > 1
+                "engine.core.child.host:serve", theirs, cancelled=cancelled, starts=spec.parallel.ranks > 1
             )
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from engine import EngineProcess, InvalidInput
-from engine.core.process import EngineDied
+from engine.core.child.process import EngineDied
 from engine.trace import FinishReason, Notice
 from tests.children import children
-from tests.engine.core.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
+from tests.engine.core.child.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -91,7 +91,7 @@ sys.stdin.read()
 
 def window() -> subprocess.Popen[str]:
     """A process that hosts an engine as the window does, and says how far it is."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     return subprocess.Popen(
         [sys.executable, "-c", WINDOW], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

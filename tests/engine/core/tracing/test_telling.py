@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams, Submission
-from engine.core.telling import Telling
+from engine.core.tracing.telling import Telling
 from engine.kernels.cpu.library import native
 from engine.models.attention import Timer
 from engine.runner.launched_step import LaunchedStep

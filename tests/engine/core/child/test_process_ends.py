@@ -8,7 +8,7 @@ from engine import EngineProcess
 from engine.jobs import LoadCancelled
 from engine.trace import FinishReason
 from tests.children import children
-from tests.engine.core.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
+from tests.engine.core.child.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 

@@ -52,7 +52,9 @@ def test_what_is_in_place_passes() -> None:
 
 
 def test_a_load_past_the_end_is_told_by_kernel_program_line_and_element() -> None:
-    with told("memcheck: copy_kernel, program (2, 0, 0), tests/engine/kernels/interpreted_sanitizer_checks.py:"):
+    with told(
+        "memcheck: copy_kernel, program (2, 0, 0), tests/engine/kernels/interpreted/interpreted_sanitizer_checks.py:"
+    ):
         copy_kernel[(3,)](torch.empty(10), torch.arange(10.0)[:9], 10, 4)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine import Trace
 from engine.bench.trace.synthetic import made_up_hour
-from engine.core.host import Host
+from engine.core.child.host import Host
 from engine.trace.records import encode
 
 

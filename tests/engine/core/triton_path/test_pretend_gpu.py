@@ -13,10 +13,10 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("c++") is None, reason="a few lines of C++ are compiled: apt-get install g++"),
 ]
 
-ENGINE = Path(__file__).parents[1]
+ENGINE = Path(__file__).parents[2]
 CHECKS = (
-    ENGINE / "core/pretended_engine_checks.py",
-    ENGINE / "core/pretended_architecture_checks.py",
+    ENGINE / "core/triton_path/pretended_engine_checks.py",
+    ENGINE / "core/triton_path/pretended_architecture_checks.py",
     ENGINE / "runner/pretended_sampler_checks.py",
     ROOT / "tests/pretend_gpu/pretended_gpu_checks.py",
 )

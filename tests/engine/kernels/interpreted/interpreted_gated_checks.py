@@ -26,7 +26,7 @@ from engine.models.fusion.products import Dense
 from engine.models.quantization.awq_tiles import tiled
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 from tests.engine.kernels.four_bits_case import Product, make_weights
-from tests.engine.kernels.interpreted_joined_awq_checks import awq_model
+from tests.engine.kernels.interpreted.interpreted_joined_awq_checks import awq_model
 
 HALF = torch.float16
 INPUTS = 128
