@@ -8,8 +8,8 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Signal
 
 from app.language import tr
-from app.session.estimate import needed_and_free
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
+from app.session.memory.estimate import needed_and_free
 from app.session.session import Session, SessionState
 from app.words import bytes_words, model_words, sentence
 from engine import ModelSpec

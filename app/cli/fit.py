@@ -9,7 +9,7 @@ from typing import Any
 
 from app.cli.columns import columns
 from app.cli.options import kv_dtype_option, model_options, whole
-from app.session.estimate import room
+from app.session.memory.estimate import room
 from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported

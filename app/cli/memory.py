@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.cli.columns import columns
-from app.session.device_memory import captured_words, device_bill, lengths
+from app.session.memory.device import captured_words, device_bill, lengths
 from app.words import bytes_words, kv_words
 from engine.memory import kv_capacity
 from engine.trace import Header

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from app.interrupts import interrupt_as_event
-from app.session.load_progress import COUNTED
+from app.session.loading.progress import COUNTED
 from engine import Run
 from engine.compare import LaneFailed, LaneFinished, LaneLoading, LaneStarted, RaceEvent, SweepEvent
 from engine.jobs import JobDied, LoadCancelled, LoadProgress

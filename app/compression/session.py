@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.language import tr
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.words import sentence

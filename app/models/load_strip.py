@@ -3,7 +3,7 @@
 from PySide6.QtWidgets import QFrame
 
 from app.language import tr
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.controls import button
 from app.ui.layouts import column, row

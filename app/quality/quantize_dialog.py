@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLayout, QWidget
 from app import storage
 from app.language import tr
 from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_folder
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui import theme

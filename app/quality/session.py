@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from app.language import tr
 from app.quality.subject import Subject, examine
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.words import left_words, model_words

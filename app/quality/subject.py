@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.language import tr
 from app.quality.words import scheme_words
-from app.session.estimate import RUNTIME, beside, room
+from app.session.memory.estimate import RUNTIME, beside, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import local_info

@@ -10,7 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from engine.checkpoints import download

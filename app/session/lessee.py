@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.session.engine_lease import EngineLease
+from app.session.loading.engine_lease import EngineLease
 from app.session.session import Session
 from engine import InvalidInput, Race, Sweep
 from engine.jobs import engine_missing

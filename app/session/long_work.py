@@ -8,8 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.session.engine_lease import Report
-from app.session.progress_relay import ProgressRelay
+from app.session.loading.engine_lease import Report
+from app.session.loading.progress_relay import ProgressRelay
 from app.session.session import Session
 from engine import InvalidInput
 from engine.jobs import JobDied, LoadCancelled

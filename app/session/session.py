@@ -17,10 +17,10 @@ from typing import Protocol, TypeVar
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.language import tr
-from app.session.engine_lease import EngineLease, check_files
-from app.session.engine_loader import EngineLoader, failure_words
-from app.session.estimate import needed_and_free
-from app.session.load_progress import LoadStatus
+from app.session.loading.engine_lease import EngineLease, check_files
+from app.session.loading.loader import EngineLoader, failure_words
+from app.session.loading.progress import LoadStatus
+from app.session.memory.estimate import needed_and_free
 from app.session.run_file import RunFile
 from app.session.steering import Steering
 from app.session.tasks import Tasks

@@ -15,7 +15,7 @@ from app.language import tr
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.preferences import FIRST_PAGE
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.server_link import ServerLink
 from app.session.session import LEASED_WORDS, Session, SessionState

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.language import tr
 from app.playback.bridge import Bridge
-from app.session.engine_lease import Report
-from app.session.load_progress import LoadStatus
+from app.session.loading.engine_lease import Report
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.run_file import LONG
 from app.session.session import Session, SessionState

@@ -9,7 +9,7 @@ from app.compare.words import sentence_of, title_of
 from app.language import tr
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from engine import Lane, Trace
 
 

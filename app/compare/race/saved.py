@@ -10,8 +10,8 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.language import tr
-from app.session.engine_lease import Report
-from app.session.load_progress import LoadStatus
+from app.session.loading.engine_lease import Report
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui.banner import Banner

@@ -21,7 +21,7 @@ from app.compare.words import disturbance_words
 from app.language import shipped, tr
 from app.playback.player import span_of
 from app.session.lessee import Lessee, Phase
-from app.session.load_progress import LoadMeter
+from app.session.loading.progress import LoadMeter
 from app.session.session import Session
 from engine import InvalidInput, Lane, Race, Trace, Workload, load_workload
 from engine.compare import (

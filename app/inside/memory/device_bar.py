@@ -12,7 +12,7 @@ from app.inside.memory.series import KINDS, Moment
 from app.language import tr
 from app.plot import patterns
 from app.plot.inked import inked
-from app.session.device_memory import DeviceBill, RankBill, about, title_of
+from app.session.memory.device import DeviceBill, RankBill, about, title_of
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted

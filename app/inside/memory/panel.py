@@ -18,7 +18,7 @@ from app.language import tr
 from app.playback.scope import ROUNDING, Scope
 from app.plot.folds import NONE, idle_folds
 from app.plot.scales import nice_end
-from app.session.device_memory import captured_words, device_bill
+from app.session.memory.device import captured_words, device_bill
 from app.ui import theme
 from app.ui.backstage import Backstage
 from app.ui.painted import Painted

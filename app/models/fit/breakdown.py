@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from app.language import digits, tr, trn
-from app.session import estimate
+from app.session.memory import estimate
 from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, number
 from engine.checkpoints import ModelInfo

@@ -8,7 +8,7 @@ from app.language import tr
 from app.models.fit.breakdown import ELSEWHERE, Bills, FitTable, bills, bound_words, room_words, rule_words
 from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
-from app.session.estimate import on_gpu
+from app.session.memory.estimate import on_gpu
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.ui.controls import DropDown, PowerOfTwo, button

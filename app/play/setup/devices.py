@@ -3,7 +3,7 @@
 from PySide6.QtGui import QStandardItemModel
 
 from app.language import tr
-from app.session.estimate import Estimate
+from app.session.memory.estimate import Estimate
 from app.ui.controls import DropDown
 from app.ui.forms.splits import ABOUT, split_of
 from app.ui.labels import Row

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app import storage
 from app.language import tr, trn
 from app.plot import patterns
-from app.session.device_memory import DeviceBill, Item, device_bill, lengths
-from app.session.estimate import Estimate
+from app.session.memory.device import DeviceBill, Item, device_bill, lengths
+from app.session.memory.estimate import Estimate
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.font_face import Face

@@ -13,9 +13,9 @@ from app.play.setup.devices import offer_devices, residual_words
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
 from app.quality.words import scheme_words
-from app.session.device_memory import captured_words
-from app.session.estimate import Estimate, empty, estimate
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
+from app.session.memory.device import captured_words
+from app.session.memory.estimate import Estimate, empty, estimate
 from app.session.session import Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button, line_edit

@@ -20,7 +20,7 @@ from app.inside.look import Look
 from app.inside.panel import InsightPanel
 from app.language import tr
 from app.play.page import PlayPage
-from app.session.engine_lease import Report
+from app.session.loading.engine_lease import Report
 from app.ui import theme
 from app.ui.export import FOLDER
 from app.window.export.file_work import FileWork

@@ -7,7 +7,7 @@ from PySide6.QtGui import QDesktopServices
 
 from app import storage
 from app.language import tr
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome, Work
 from app.session.session import Session
 from app.ui.banner import Banner

@@ -16,7 +16,7 @@ from app import storage
 from app.language import tr
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
-from app.session.engine_lease import Report
+from app.session.loading.engine_lease import Report
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.export import FOLDER

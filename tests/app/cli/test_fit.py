@@ -8,7 +8,7 @@ import pytest
 
 import resources
 from app.__main__ import main
-from app.session.estimate import empty, estimate, room
+from app.session.memory.estimate import empty, estimate, room
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
 from engine.config import QUANTIZATIONS

@@ -15,7 +15,7 @@ from app.play.charts.series import ChartSeries
 from app.play.streams.card_painter import drafted_spans
 from app.play.transcript.card import card_words
 from app.play.transcript.tokens import DRAFTED, draft_classes, token_card
-from app.session.device_memory import device_bill
+from app.session.memory.device import device_bill
 from engine import Engine, EngineConfig, SamplingParams, Trace, measure
 from engine.trace import Kind, RequestIndex, Step, TallyIndex, ratio_text
 

@@ -17,7 +17,7 @@ from app.inside.step.history import StepHistory
 from app.inside.step.story import StepStory
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.picture.legend import RANKS
-from app.session.device_memory import device_bill
+from app.session.memory.device import device_bill
 from app.ui import theme
 from engine import Trace
 from engine.trace import Header, Interconnect, Record, Roof, Step

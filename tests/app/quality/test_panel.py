@@ -16,7 +16,7 @@ import resources
 from app.quality.panel import EMPTY_WORDS, QualityPanel
 from app.quality.session import Plan, _Progress
 from app.quality.subject import examine
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.session import LEASED_WORDS, Session
 from engine import ModelSpec
 from engine.config import SCHEMES

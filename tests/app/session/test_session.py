@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import storage
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
 from app.session.session import Session, SessionState
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission, load_trace
 from engine.trace import FinishReason, ModelCard, RequestView

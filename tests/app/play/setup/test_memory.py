@@ -12,9 +12,9 @@ from app import storage
 from app.bench.synthetic import header
 from app.play.setup.memory import LENGTH_KEY, BillBar, ModelBill
 from app.play.setup.model import ModelPanel
-from app.session.device_memory import captured_words, device_bill
-from app.session.estimate import Estimate
-from app.session.load_progress import LoadStatus
+from app.session.loading.progress import LoadStatus
+from app.session.memory.device import captured_words, device_bill
+from app.session.memory.estimate import Estimate
 from app.session.session import Session
 from app.ui import theme
 from engine import EngineConfig, ModelSpec, Trace

@@ -113,8 +113,8 @@ def test_a_model_is_split_over_as_many_gpus_as_there_are(
     answers = {"MemoryInfo": told, "CudaComputeCapability": (8, 6), "DisplayActive": 0}
     asked = {f"nvmlDeviceGet{what}": lambda handle, told=told: told for what, told in answers.items()}
     card = Card(SimpleNamespace(NVMLError=OSError, **asked), None)
-    monkeypatch.setattr("app.session.estimate.nvidia_driver", lambda: True)
-    monkeypatch.setattr("app.session.estimate.cards", lambda: [card, card])
+    monkeypatch.setattr("app.session.memory.estimate.nvidia_driver", lambda: True)
+    monkeypatch.setattr("app.session.memory.estimate.cards", lambda: [card, card])
     panel = ModelPanel(session)
     qtbot.addWidget(panel)
     model = panel.devices.model()

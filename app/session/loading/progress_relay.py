@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.session.load_progress import LoadMeter
+from app.session.loading.progress import LoadMeter
 from engine.jobs import LoadProgress
 
 PAUSE_MS = 100

@@ -8,8 +8,8 @@ from PySide6.QtCore import QObject
 
 from app.language import tr
 from app.preferences import IN_PROCESS, THREADS
-from app.session.engine_lease import Report
-from app.session.progress_relay import ProgressRelay
+from app.session.loading.engine_lease import Report
+from app.session.loading.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled

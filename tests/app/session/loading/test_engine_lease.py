@@ -9,7 +9,7 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.session.engine_lease import EngineLease
+from app.session.loading.engine_lease import EngineLease
 from app.session.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
 from app.window.main_window import MODELS, MainWindow
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission

@@ -9,7 +9,7 @@ import pytest
 import resources
 from app.models.fit.breakdown import bills
 from app.quality.subject import examine
-from app.session import estimate
+from app.session.memory import estimate
 from engine import ModelSpec, Parallel
 from engine.checkpoints import ModelEntry, Place, inspect_model
 from engine.core import Card
