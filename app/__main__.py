@@ -218,12 +218,12 @@ def open_window(options: argparse.Namespace) -> int:
         if words := engine_missing():
             raise InvalidInput(words)
         with uninterrupted():
-            from app.window.offscreen import play_demo
+            from app.window.offscreen.demo import play_demo
         return play_demo(spec, config)
     with uninterrupted():
         from app.cli.doctor.qt import lost_libraries, qt_failure
-        from app.window.application import open_window as show
-        from app.window.greeting import first_model
+        from app.window.start.application import open_window as show
+        from app.window.start.greeting import first_model
     if lost := lost_libraries():  # Qt would end the process without naming the packages
         print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)
     if server is not None:

@@ -16,7 +16,7 @@ import qasync
 
 from app.compression.dialog import CompressionDialog
 from app.ui import theme
-from app.window.application import make_application, unattended_window, until
+from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, ModelSpec
 from engine.workloads import counter_for
 from engine.workloads.texts import text_of

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.fleet import FleetSource
 from app.ui import theme
-from app.window.application import make_application
+from app.window.start.application import make_application
 from app.window.fleet import FleetWindow
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.remote import ServerAddress

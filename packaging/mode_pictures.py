@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from app.inside.timeline.slots import Timeline
 from app.ui import theme
-from app.window.application import make_application
+from app.window.start.application import make_application
 from engine import ModelSpec, Race, Trace, load_workload, measure
 from engine.compare import LaneFailed, LaneFinished, LocalHost, compare_race, parse_lane
 

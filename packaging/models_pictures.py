@@ -27,7 +27,7 @@ from app.models.fit.breakdown import ELSEWHERE
 from app.models.items import Section
 from app.models.page import ModelsPage
 from app.ui import theme
-from app.window.application import make_application, unattended_window, until
+from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import MODELS
 from engine import EngineConfig, ModelSpec
 

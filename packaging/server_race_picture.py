@@ -18,7 +18,7 @@ from PIL import Image
 
 from app.compare.page import ComparePage
 from app.session.lessee import Phase
-from app.window.application import make_application, unattended_window, until
+from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import COMPARE
 from engine import EngineConfig
 

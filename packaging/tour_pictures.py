@@ -16,7 +16,7 @@ from PySide6.QtCore import QSize
 
 from app.inside.roofline.elsewhere import BESIDE
 from app.playback.scope import Scope
-from app.window.pictures import RunPictures
+from app.window.offscreen.pictures import RunPictures
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
 from engine.trace import Kind
 from engine.workloads import Arrival

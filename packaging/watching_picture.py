@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 from PIL import Image
 
 from app.play.setup.model import SERVER
-from app.window.application import make_application, unattended_window, until
+from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, EngineProcess, ModelSpec
 from engine.remote import ServerAddress
 from engine.serving import KeyFile, Server, ServingSettings, made_key

@@ -62,6 +62,6 @@ def first_paint(times: int = 5) -> dict[str, Any]:
 
 def main() -> None:
     """The child: the window as `batchscope` opens it, to its first paint."""
-    from app.window.application import open_window
+    from app.window.start.application import open_window
 
     open_window(ModelSpec("demo"), EngineConfig(), on_made=announce_first_paint)

@@ -5,7 +5,7 @@ from typing import Any
 from app.bench.frames import FrameMeter
 from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
-from app.window.application import until
+from app.window.start.application import until
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec
 

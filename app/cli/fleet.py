@@ -26,7 +26,7 @@ def watch(options: argparse.Namespace) -> int:
         raise InvalidInput("there is no display to open a window on; GET /fleet tells the same as JSON")
     with uninterrupted():
         from app.fleet import FleetSource
-        from app.window.application import make_application
+        from app.window.start.application import make_application
         from app.window.fleet import FleetWindow
     app = make_application()
     window = FleetWindow(FleetSource(address))

@@ -48,14 +48,14 @@ def show(options: argparse.Namespace) -> int:
         raise InvalidInput("--present: is for the window; leave it out, or leave out --pictures")
     if options.pictures is not None:
         with uninterrupted():
-            from app.window.pictures import run_pictures
+            from app.window.offscreen.pictures import run_pictures
 
         given = {name: getattr(options, name) for name in ("at", "request", "light", "scale")}
         return run_pictures(options.run, options.pictures, **given)
     if not has_display():
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
     with uninterrupted():
-        from app.window.application import open_window
+        from app.window.start.application import open_window
 
     warm_up()
     return open_window(ModelSpec("demo"), EngineConfig(), run=options.run, present=options.present)

@@ -32,7 +32,7 @@ def show(options: argparse.Namespace) -> int:
     if not has_display():
         raise InvalidInput("there is no display to open a window on; --list prints commands that do without one")
     with uninterrupted():
-        from app.window.application import open_window
+        from app.window.start.application import open_window
 
     if not options.recorded:
         warm_up()

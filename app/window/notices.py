@@ -7,7 +7,7 @@ from app.language import tr, trn
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from app.words import sentence
 from engine.trace import Notice, Record
 

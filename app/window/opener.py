@@ -10,7 +10,7 @@ from app.language import tr
 from app.play.composer import ENDINGS
 from app.ui.ask_path import ask_path
 from app.window.pages import Pages
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX
 

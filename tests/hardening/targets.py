@@ -55,7 +55,7 @@ def _read_run(path: Path) -> None:
 
 def _draw_run(path: Path) -> None:
     """As the window does: every panel."""
-    from app.window.pictures import run_pictures
+    from app.window.offscreen.pictures import run_pictures
 
     with tempfile.TemporaryDirectory() as folder:
         run_pictures(path, Path(folder))

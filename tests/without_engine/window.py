@@ -9,7 +9,7 @@ import qasync
 
 from app.session.session import SessionState
 from app.stage.scene_file import RUNS, shipped_tour
-from app.window.application import make_application, unattended_window, until
+from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import COMPARE, MODELS, MainWindow
 from engine import EngineConfig, ModelSpec
 

@@ -22,7 +22,7 @@ from app.ui.banner import Banner
 from app.ui.export import FOLDER
 from app.window.export.figure_export import FigureExport
 from app.window.export.file_work import FileWork
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from app.words import export_words, sentence
 from engine import InvalidInput
 from engine.export import KINDS, Source, citation, commands, export

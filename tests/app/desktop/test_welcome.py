@@ -7,7 +7,7 @@ from pytestqt.qtbot import QtBot
 from app.preferences import FIRST_MODEL
 from app.session.recent_models import RecentModels
 from app.ui import theme
-from app.window.greeting import first_model, greet
+from app.window.start.greeting import first_model, greet
 from app.window.main_window import MainWindow
 from engine import ModelSpec
 

@@ -67,8 +67,8 @@ async def look() -> list[list[str]]:
 
     from app.inside.insights import INSIGHTS
     from app.stage.scene_file import shipped_tour
-    from app.window.application import unattended_window, until
-    from app.window.greeting import greet
+    from app.window.start.application import unattended_window, until
+    from app.window.start.greeting import greet
     from app.window.main_window import PLAY
     from engine import EngineConfig, load_trace
 
@@ -233,7 +233,7 @@ def main() -> None:
     speak_it(folder)
     import qasync
 
-    from app.window.application import make_application
+    from app.window.start.application import make_application
 
     make_application()
     print(json.dumps(qasync.run(look())))

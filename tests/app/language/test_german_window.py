@@ -15,7 +15,7 @@ PROGRAM = """
 import json
 import app.window
 from app.language import spoken
-from app.window.application import make_application
+from app.window.start.application import make_application
 application = make_application()
 make_application()
 from PySide6.QtCore import QTranslator

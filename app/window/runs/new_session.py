@@ -11,7 +11,7 @@ from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.undo import UndoStack
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from engine import Trace
 
 

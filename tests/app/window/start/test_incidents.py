@@ -19,15 +19,15 @@ from pytestqt.qtbot import QtBot
 
 from app import storage
 from app.reports.reporting import Reports, reporting
-from app.window.incidents import Incidents
+from app.window.start.incidents import Incidents
 from app.window.main_window import MainWindow
 
 WAIT = 30_000
 ABORTS = """
 import os, sys
 from PySide6.QtCore import QTimer
-from app.window.application import open_window
-from app.window.incidents import Incidents
+from app.window.start.application import open_window
+from app.window.start.incidents import Incidents
 from engine import EngineConfig
 def end(window):
     window.findChild(Incidents)._reports.write_facts()

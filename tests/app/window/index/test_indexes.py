@@ -20,7 +20,7 @@ from app.inside.kv_map.state import FIELDS, KvState, Requests
 from app.inside.memory.history import MemoryHistory
 from app.playback.scope import Scope
 from app.runs.trash import Trash
-from app.window import saved_runs
+from app.window.runs import saved_runs
 from app.window.index.indexes import TraceIndexes
 from app.window.index.readers import MODULES, WindowReaders, indexes
 from app.window.main_window import MainWindow

@@ -11,7 +11,7 @@ from engine import load_trace
 PROGRAM = """
 import sys
 from pathlib import Path
-from app.window.offscreen import play_demo
+from app.window.offscreen.demo import play_demo
 from engine import EngineConfig, ModelSpec
 sys.exit(play_demo(ModelSpec(sys.argv[1]), EngineConfig(), Path(sys.argv[2])))
 """
@@ -42,7 +42,7 @@ def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
 
 def test_a_race_is_pictured_and_its_result_printed(tmp_path: Path) -> None:
     lanes = ["--workload", "burst", "--count", "6", "--lanes", "static:2,continuous:4"]
-    command = [sys.executable, "-m", "app.window.offscreen", "--compare", "--out", str(tmp_path), *lanes]
+    command = [sys.executable, "-m", "app.window.offscreen.demo", "--compare", "--out", str(tmp_path), *lanes]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert "output throughput" in done.stdout

@@ -17,7 +17,7 @@ from app.stage.scene_file import read_tour, shipped_tour
 from app.stage.stage import Stage
 from app.stage.tour_card import TourCard
 from app.ui.banner import Banner
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from engine import InvalidInput, Trace
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from app.play.page import PlayPage
 from app.session.session import Session
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 
 
 class ChatRequests(QObject):

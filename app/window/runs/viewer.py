@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.language import tr
 from app.ui.banner import Banner
-from app.window.saved_runs import SavedRuns
+from app.window.runs.saved_runs import SavedRuns
 from app.words import sentence
 from engine.compare import RACE_SUFFIX
 from engine.jobs import engine_missing

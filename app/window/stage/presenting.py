@@ -16,7 +16,7 @@ from app.stage.pace import Pace
 from app.stage.stage import Stage
 from app.ui import theme
 from app.ui.backstage import Backstage
-from app.window.touring import Touring
+from app.window.stage.touring import Touring
 
 TYPED_MS = 800  # after which a 1 is scene 1, and no longer the beginning of 12
 KEYS = (

@@ -1,6 +1,6 @@
 """The real window on a machine with no display: plays the demo workload, prints the metrics, leaves two pictures.
 
-`python -m app.window.offscreen --compare` races lanes instead, and leaves pictures of that.
+`python -m app.window.offscreen.demo --compare` races lanes instead, and leaves pictures of that.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from app.compare.race.lane_show import LaneState
 from app.interrupts import uninterrupted
 from app.session.lessee import Phase
 from app.ui import theme
-from app.window.application import POLL, make_application, unattended_window, until
+from app.window.start.application import POLL, make_application, unattended_window, until
 from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace
 from engine.compare import table
@@ -148,7 +148,7 @@ def _picture(window: MainWindow, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`--compare` races; else the demo is played."""
-    options = argparse.ArgumentParser(prog="python -m app.window.offscreen", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m app.window.offscreen.demo", description=__doc__)
     options.add_argument("--compare", action="store_true", help="race lanes on the Compare page")
     options.add_argument("--workload", default=FIRST_WORKLOAD, help="a shipped workload or a file")
     options.add_argument("--lanes", default="static:12,continuous:12", help="lanes with commas between them")
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lanes = tuple(LaneChoice.parse(text) for text in given.lanes.split(","))
         return play_race(spec, RaceChoice(given.workload, lanes, count=given.count), given.out, not given.light)
     except InvalidInput as error:
-        print(f"app.window.offscreen: {error}", file=sys.stderr)
+        print(f"app.window.offscreen.demo: {error}", file=sys.stderr)
         return 2
 
 

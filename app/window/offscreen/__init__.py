@@ -1,0 +1,1 @@
+"""The real window on a machine with no display: the demo played, a run in pictures."""

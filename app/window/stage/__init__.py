@@ -1,0 +1,1 @@
+"""Presenting and tours: the window for a room."""
