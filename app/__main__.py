@@ -78,7 +78,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # where a character cannot be printed, a ? stands
             stream.reconfigure(errors="replace")
     with uninterrupted():
-        from app.cli.progress import Stopped
+        from app.cli.shared.progress import Stopped
         from engine import InvalidInput
 
         known = parser()
@@ -168,7 +168,7 @@ COMMANDS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    from app.cli.options import engine_options, model_options
+    from app.cli.shared.options import engine_options, model_options
 
     top = Parser(
         allow_abbrev=False,  # it sorts a command's options too, and would find --n to be short for several
@@ -203,7 +203,7 @@ def parser() -> argparse.ArgumentParser:
 
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
-    from app.cli.options import config_of, has_display, spec_of
+    from app.cli.shared.options import config_of, has_display, spec_of
     from engine import InvalidInput
     from engine.jobs import engine_missing, warm_up
 
@@ -249,7 +249,7 @@ def desktop_entry(verb: str) -> Callable[[argparse.Namespace], int]:
     """Installs or uninstalls entry, icons and file types of this person's desktop."""
 
     def change(options: argparse.Namespace) -> int:
-        entry = import_module("app.cli.desktop_entry")
+        entry = import_module("app.desktop.entry")
         for path in getattr(entry, verb)():
             print(f"{verb}ed  {path}")
         return 0

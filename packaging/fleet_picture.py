@@ -17,8 +17,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.fleet import FleetSource
 from app.ui import theme
-from app.window.start.application import make_application
 from app.window.fleet import FleetWindow
+from app.window.start.application import make_application
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.remote import ServerAddress
 from engine.serving import Server, ServingSettings, local_fleet

@@ -25,8 +25,8 @@ from app.compare.page import ComparePage
 from app.inside.insights import INSIGHTS
 from app.session.lessee import Phase
 from app.ui import theme
-from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import COMPARE
+from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, InvalidInput, parse_lanes
 from engine.bench.parallel.run import save
 from engine.bench.subject import Shape

@@ -18,8 +18,8 @@ from PIL import Image
 
 from app.compare.page import ComparePage
 from app.session.lessee import Phase
-from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import COMPARE
+from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig
 
 SIZE, PATIENCE, COLORS = (1440, 860), 30.0, 255

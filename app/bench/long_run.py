@@ -19,8 +19,8 @@ from PySide6.QtCore import QCoreApplication, QEvent
 
 from app.bench.frames import spread
 from app.inside.panel import InsightPanel
-from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import MainWindow
+from app.window.start.application import make_application, unattended_window, until
 from engine import Trace, save_trace
 from engine.bench.trace.synthetic import made_up_hour
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.bench.frames import spread
 from app.bench.synthetic import synthetic_trace
-from app.window.start.application import POLL, until
 from app.window.main_window import MainWindow
+from app.window.start.application import POLL, until
 from engine import EngineConfig, ModelSpec, Trace
 from engine.checkpoints import inspect_model
 from engine.trace import Record

@@ -5,8 +5,8 @@ from typing import Any
 from app.bench.frames import FrameMeter
 from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
-from app.window.start.application import until
 from app.window.main_window import COMPARE, PLAY, MainWindow
+from app.window.start.application import until
 from engine import EngineConfig, ModelSpec
 
 LANES = ("static:8", "dynamic:8", "continuous-padded", "continuous")

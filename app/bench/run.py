@@ -22,8 +22,8 @@ from app.bench.panels import large_pool, made_up, scrub
 from app.bench.race import race_frames
 from app.bench.synthetic import synthetic_trace
 from app.bench.timeline import ROW_STEPS, timeline_frames
-from app.window.start.application import make_application, settle, unattended_window, until
 from app.window.main_window import MainWindow
+from app.window.start.application import make_application, settle, unattended_window, until
 from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams, Submission, measure
 from engine.trace import TraceWriter
 from engine.workloads import demo_workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app.cli.options import whole
+from app.cli.shared.options import whole
 from engine.config import QUANTIZATIONS, InvalidInput
 
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.cli.lane_commands import Asked, add_lanes, lane_options, played, status
-from app.cli.options import whole, workload_options
-from app.cli.progress import terminal_width
+from app.cli.shared.lanes import Asked, add_lanes, lane_options, played, status
+from app.cli.shared.options import whole, workload_options
+from app.cli.shared.progress import terminal_width
 from engine import InvalidInput, Race
 from engine.compare import (
     RACE_ORDERS,

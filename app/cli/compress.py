@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app.cli.columns import columns
-from app.cli.options import (
+from app.cli.shared.columns import columns
+from app.cli.shared.options import (
     check_model,
     json_schema,
     kv_memory_option,
@@ -21,7 +21,7 @@ from app.cli.options import (
     threads_option,
     whole,
 )
-from app.cli.progress import job_bar
+from app.cli.shared.progress import job_bar
 from app.compression.words import bound_words, head, note_words, rows_of, runs_of
 from app.interrupts import heard
 from engine import EngineConfig, InvalidInput, ModelSpec, compare_compressed, compress

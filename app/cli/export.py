@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.cli.progress import job_bar
 from app.cli.replay import seconds
+from app.cli.shared.progress import job_bar
 from app.figure.subject import FIGURE_ENDINGS, FILM_ENDINGS, PANELS, RACE, Figure, Film, Subject, check_video
 from app.figure.width import WIDTHS, width_words
 from app.inside.look import Look

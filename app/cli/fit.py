@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from app.cli.columns import columns
-from app.cli.options import kv_dtype_option, model_options, whole
+from app.cli.shared.columns import columns
+from app.cli.shared.options import kv_dtype_option, model_options, whole
 from app.session.memory.estimate import room
 from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.cli.options import has_display
+from app.cli.shared.options import has_display
 from app.interrupts import uninterrupted
 from engine import InvalidInput
 from engine.remote import KEY_VARIABLE, ServerAddress, key_from
@@ -26,8 +26,8 @@ def watch(options: argparse.Namespace) -> int:
         raise InvalidInput("there is no display to open a window on; GET /fleet tells the same as JSON")
     with uninterrupted():
         from app.fleet import FleetSource
-        from app.window.start.application import make_application
         from app.window.fleet import FleetWindow
+        from app.window.start.application import make_application
     app = make_application()
     window = FleetWindow(FleetSource(address))
     app.setQuitOnLastWindowClosed(True)

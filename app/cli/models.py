@@ -13,9 +13,9 @@ from itertools import chain
 from textwrap import TextWrapper
 from typing import Any
 
-from app.cli.columns import columns
-from app.cli.options import whole
-from app.cli.progress import job_bar
+from app.cli.shared.columns import columns
+from app.cli.shared.options import whole
+from app.cli.shared.progress import job_bar
 from app.words import bytes_words
 from engine import InvalidInput
 from engine.checkpoints import HubModel, ModelEntry, cached_models, download, hub_model, search_hub, shipped_models

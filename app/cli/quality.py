@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from app.cli.columns import columns
-from app.cli.options import check_model, model_options, output_options, quiet, whole
-from app.cli.progress import job_bar
+from app.cli.shared.columns import columns
+from app.cli.shared.options import check_model, model_options, output_options, quiet, whole
+from app.cli.shared.progress import job_bar
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import InvalidInput, ModelSpec, measure_quality
 from engine.config import DTYPES, KV_DTYPES, QUANTIZATIONS, missing

@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from app.cli.options import model_options, whole
-from app.cli.progress import job_bar
+from app.cli.shared.options import model_options, whole
+from app.cli.shared.progress import job_bar
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec, quantize_to_awq
 from engine.memory import model_info

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from app.cli.columns import columns
-from app.cli.options import size_in_bytes, whole
+from app.cli.shared.columns import columns
+from app.cli.shared.options import size_in_bytes, whole
 from engine import InvalidInput
 from engine.serving import OtlpSettings, RequestLogSettings
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.cli import memory
-from app.cli.options import (
+from app.cli.shared import memory
+from app.cli.shared.options import (
     config_of,
     engine_options,
     model_options,
@@ -26,7 +26,7 @@ from app.cli.options import (
     workload_of,
     workload_options,
 )
-from app.cli.progress import Bar
+from app.cli.shared.progress import Bar
 from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table

@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.cli.key import keys_of, keys_option
-from app.cli.options import (
+from app.cli.requests import otlp_of, request_log_of, telling_options
+from app.cli.shared.options import (
     check_model,
     config_of,
     engine_options,
@@ -24,8 +25,7 @@ from app.cli.options import (
     spec_of,
     whole,
 )
-from app.cli.progress import Bar
-from app.cli.requests import otlp_of, request_log_of, telling_options
+from app.cli.shared.progress import Bar
 from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec
 from engine.core import EngineFace, usable_cores
 from engine.remote import KEY_VARIABLE

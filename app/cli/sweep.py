@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from app.cli.lane_commands import Asked, add_lanes, lane_options, played, status
-from app.cli.options import whole, workload_options
+from app.cli.shared.lanes import Asked, add_lanes, lane_options, played, status
+from app.cli.shared.options import whole, workload_options
 from engine import Sweep
 from engine.compare import lane_name, sizes_up_to
 

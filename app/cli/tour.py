@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.cli.options import has_display
+from app.cli.shared.options import has_display
 from app.interrupts import uninterrupted
 from app.stage.scene_file import read_tour
 from engine import EngineConfig, InvalidInput, ModelSpec

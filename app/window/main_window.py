@@ -26,19 +26,19 @@ from app.ui.layouts import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions, page_action
-from app.window.runs.chat_requests import ChatRequests
 from app.window.export.run_export import RunExport
 from app.window.fleet import FleetBeside
-from app.window.runs.new_session import NewSession
 from app.window.notices import Notices
 from app.window.opener import Opener
 from app.window.page_name import PAGES
 from app.window.pages import Pages
-from app.window.stage.presenting import Presenting
+from app.window.runs.chat_requests import ChatRequests
+from app.window.runs.new_session import NewSession
 from app.window.runs.saved_runs import SavedRuns
-from app.window.top_bar import TopBar
-from app.window.stage.touring import Touring
 from app.window.runs.viewer import Viewer
+from app.window.stage.presenting import Presenting
+from app.window.stage.touring import Touring
+from app.window.top_bar import TopBar
 from app.window.window_layout import WindowLayout
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace

@@ -9,8 +9,8 @@ import qasync
 
 from app.session.session import SessionState
 from app.stage.scene_file import RUNS, shipped_tour
-from app.window.start.application import make_application, unattended_window, until
 from app.window.main_window import COMPARE, MODELS, MainWindow
+from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, ModelSpec
 
 LIMIT = 30.0  # seconds

@@ -19,8 +19,8 @@ from app.compare.race.lane_show import LaneState
 from app.interrupts import uninterrupted
 from app.session.lessee import Phase
 from app.ui import theme
-from app.window.start.application import POLL, make_application, unattended_window, until
 from app.window.main_window import COMPARE, MainWindow
+from app.window.start.application import POLL, make_application, unattended_window, until
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace
 from engine.compare import table
 from engine.trace import RUN_SUFFIX

@@ -19,8 +19,8 @@ from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
 from app.ui.layouts import column, panel
-from app.window.start.application import make_application
 from app.window.main_window import MainWindow
+from app.window.start.application import make_application
 from app.words import run_words
 from engine import InvalidInput, Trace, load_trace
 

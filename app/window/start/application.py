@@ -29,9 +29,9 @@ from app.session.session import Session
 from app.stage.scene import Scene
 from app.ui import style_sheet
 from app.ui.garbage import collected_here
+from app.window.main_window import MainWindow
 from app.window.start.greeting import greet
 from app.window.start.incidents import Incidents
-from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 from engine.remote import ServerAddress
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main, parser
-from app.cli.options import workload_of
-from app.cli.progress import LanesBar
+from app.cli.shared.options import workload_of
+from app.cli.shared.progress import LanesBar
 from engine import ModelSpec, load_workload, parse_lanes
 from engine.compare import LaneStarted, RaceEvent, SweepEvent, compare_race, lane_run, load_race
 

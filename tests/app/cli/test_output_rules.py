@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.options import sampling_of, sampling_options
+from app.cli.shared.options import sampling_of, sampling_options
 from engine import SamplingParams
 from engine.workloads import load_schema
 

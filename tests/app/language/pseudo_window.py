@@ -67,9 +67,9 @@ async def look() -> list[list[str]]:
 
     from app.inside.insights import INSIGHTS
     from app.stage.scene_file import shipped_tour
+    from app.window.main_window import PLAY
     from app.window.start.application import unattended_window, until
     from app.window.start.greeting import greet
-    from app.window.main_window import PLAY
     from engine import EngineConfig, load_trace
 
     read: dict[tuple[str, ...], None] = {}

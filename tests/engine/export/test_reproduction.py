@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.__main__ import main, parser
-from app.cli.lane_commands import Asked
+from app.cli.shared.lanes import Asked
 from engine import Race, Trace
 from engine.compare import LocalHost, RaceResult, save_race
 from engine.export import Source, commands, export

@@ -20,10 +20,10 @@ from app.inside.kv_map.state import FIELDS, KvState, Requests
 from app.inside.memory.history import MemoryHistory
 from app.playback.scope import Scope
 from app.runs.trash import Trash
-from app.window.runs import saved_runs
 from app.window.index.indexes import TraceIndexes
 from app.window.index.readers import MODULES, WindowReaders, indexes
 from app.window.main_window import MainWindow
+from app.window.runs import saved_runs
 from engine import Engine, EngineConfig, InvalidInput, SamplingParams, Submission, Trace, load_trace, save_trace
 from engine.bench.trace.synthetic import made_up_hour
 from engine.trace import (

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
-from app.window.runs import saved_runs
 from app.window.main_window import MainWindow
+from app.window.runs import saved_runs
 from app.window.runs.saved_runs import FIRST
 from engine import EngineConfig, Trace, load_trace, save_trace
 from engine.bench.trace.synthetic import made_up_hour

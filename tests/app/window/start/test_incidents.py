@@ -19,8 +19,8 @@ from pytestqt.qtbot import QtBot
 
 from app import storage
 from app.reports.reporting import Reports, reporting
-from app.window.start.incidents import Incidents
 from app.window.main_window import MainWindow
+from app.window.start.incidents import Incidents
 
 WAIT = 30_000
 ABORTS = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main, with_command
-from app.cli.desktop_entry import FILES, _quoted
+from app.desktop.entry import FILES, _quoted
 
 TYPE = """
 import sys

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from app.cli.columns import columns
+from app.cli.shared.columns import columns
 from app.session.memory.device import captured_words, device_bill, lengths
 from app.words import bytes_words, kv_words
 from engine.memory import kv_capacity

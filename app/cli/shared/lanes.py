@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.cli.options import (
+from app.cli.shared.options import (
     check_model,
     kv_memory_option,
     model_options,
@@ -25,7 +25,7 @@ from app.cli.options import (
     whole,
     workload_of,
 )
-from app.cli.progress import LanesBar
+from app.cli.shared.progress import LanesBar
 from app.interrupts import heard, interrupt_as_event
 from engine import Lane, ModelSpec, Workload, parse_lanes
 from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult

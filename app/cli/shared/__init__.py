@@ -1,0 +1,1 @@
+"""What several commands share: options, lanes, progress, columns and the bill of memory."""
