@@ -15,7 +15,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import qasync
 
 from app.compression.dialog import CompressionDialog
-from app.ui import theme
+from app.ui.look import theme
 from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, ModelSpec
 from engine.workloads import counter_for

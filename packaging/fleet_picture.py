@@ -16,7 +16,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtWidgets import QApplication
 
 from app.fleet import FleetSource
-from app.ui import theme
+from app.ui.look import theme
 from app.window.fleet import FleetWindow
 from app.window.start.application import make_application
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission

@@ -15,7 +15,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from tqdm import tqdm
 
 from app.inside.timeline.slots import Timeline
-from app.ui import theme
+from app.ui.look import theme
 from app.window.start.application import make_application
 from engine import ModelSpec, Race, Trace, load_workload, measure
 from engine.compare import LaneFailed, LaneFinished, LocalHost, compare_race, parse_lane

@@ -26,7 +26,7 @@ import resources
 from app.models.fit.breakdown import ELSEWHERE
 from app.models.items import Section
 from app.models.page import ModelsPage
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MODELS
 from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, ModelSpec

@@ -24,7 +24,7 @@ from PIL import Image
 from app.compare.page import ComparePage
 from app.inside.insights import INSIGHTS
 from app.session.lessee import Phase
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE
 from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, InvalidInput, parse_lanes

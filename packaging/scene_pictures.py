@@ -20,7 +20,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication, QImage
 
 from app.stage.scene_file import read_tour
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MainWindow
 from app.window.start.application import make_application, unattended_window, until
 from engine import EngineConfig, ModelSpec

@@ -13,8 +13,8 @@ from app.chat.store.tree import Role, Turn
 from app.chat.transcript.conversation_view import ConversationView
 from app.language import tr
 from app.ui.labels import label
-from app.ui.layouts import column, held, named, panel, row
-from app.ui.zoomed import sized
+from app.ui.layout.boxes import column, held, named, panel, row
+from app.ui.layout.zoomed import sized
 from engine import ModelSpec
 
 NAMES = "AB"

@@ -25,9 +25,9 @@ from app.chat.welcome import Welcome
 from app.language import tr
 from app.session.recent_models import RecentModels
 from app.session.session import Session
-from app.ui import theme
 from app.ui.banner import Banner
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
+from app.ui.look import theme
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.words import sentence

@@ -7,8 +7,8 @@ from app.language import tr
 from app.session.session import Session, SessionState
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import column, held, named, row
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import column, held, named, row
+from app.ui.layout.zoomed import zoomed
 from engine import ModelSpec
 
 READY = tr("Say something: every conversation is kept here.")

@@ -30,15 +30,15 @@ from app.language import shipped, tr
 from app.playback.cursor_bar import cursor_key
 from app.session.lessee import Phase
 from app.session.session import Session
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.banner import Banner
 from app.ui.controls import button
 from app.ui.export import Entry, ExportMenu, Table, table_entries, table_menu, write_drawing, write_picture
 from app.ui.labels import label
-from app.ui.layouts import Scrolled, column, discard, held
+from app.ui.layout.boxes import Scrolled, column, discard, held
+from app.ui.layout.zoomed import sized
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.page import Page
-from app.ui.zoomed import sized
 from app.words import sentence, unlike_words
 from engine.compare import RACE_SUFFIX, RaceResult
 from engine.jobs import engine_missing

@@ -11,8 +11,8 @@ from app.language import tr, trn
 from app.ui.controls import DropDown, Number
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
-from app.ui.layouts import fill
-from app.ui.popover import Popover
+from app.ui.layout.boxes import fill
+from app.ui.sheets.popover import Popover
 
 KV = tr("Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes")
 COUNT = tr("How many of the workload's prompts; more begin it again")

@@ -14,12 +14,12 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.lanes.picker import LanePicker
 from app.compare.rules import RaceRules, rules_words
 from app.language import shipped, tr
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
 from app.ui.labels import label, set_role
-from app.ui.layouts import held, named, row
-from app.ui.zoomed import sized
+from app.ui.layout.boxes import held, named, row
+from app.ui.layout.zoomed import sized
+from app.ui.look import theme
+from app.ui.sheets.ask_path import ask_path
 from app.words import sentence
 from engine import list_workloads
 from engine.compare import RACE_SUFFIX

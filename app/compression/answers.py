@@ -4,9 +4,9 @@ from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
 
 from app.language import tr
-from app.ui import theme
 from app.ui.labels import label
-from app.ui.layouts import column, named, row
+from app.ui.layout.boxes import column, named, row
+from app.ui.look import theme
 from engine.compression import Effect
 
 

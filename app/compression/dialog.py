@@ -10,17 +10,17 @@ from app.compression.struck_text import StruckText
 from app.compression.words import bound_words, head, note_words, rows_of
 from app.language import tr
 from app.session.session import Session
-from app.ui import theme
 from app.ui.controls import DropDown, SliderValue, button, line_edit
-from app.ui.dialog import Dialog
-from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
-from app.ui.layouts import Scrolled, column, fill, held, named, row
+from app.ui.layout.boxes import Scrolled, column, fill, held, named, row
+from app.ui.layout.flow import Flow
+from app.ui.layout.zoomed import sized
 from app.ui.line import Line
+from app.ui.look import theme
 from app.ui.progress import Progress
+from app.ui.sheets.dialog import Dialog
 from app.ui.tables.fact_table import LINE, FactTable
 from app.ui.tables.facts import Facts
-from app.ui.zoomed import sized
 from engine import ModelSpec
 from engine.compression import KEEPS, METHODS, UNITS, Compressed, Fields, Piece, parts_of
 from engine.config import Prompt

@@ -8,8 +8,8 @@ from PySide6.QtGui import QFont, QHelpEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit
 
 from app.language import tr, trn
-from app.ui import theme
-from app.ui.layouts import named
+from app.ui.layout.boxes import named
+from app.ui.look import theme
 from app.ui.tips import show_tip
 from engine.compression import Piece
 

@@ -17,10 +17,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import line_edit
 from app.ui.labels import Hairline
-from app.ui.layouts import fill, named
+from app.ui.layout.boxes import fill, named
+from app.ui.look import theme
 
 ACTION = Qt.ItemDataRole.UserRole + 1
 LINE, MOST_LINES = 32, 12

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QFileDialog, QHeaderView, QPlainTextEdit, QSplitte
 
 from app.language import tr
 from app.reports.log import Log, LogLine, level_word
-from app.ui import theme
 from app.ui.controls import DropDown, button, line_edit
-from app.ui.dialog import Dialog
-from app.ui.font_face import Face
 from app.ui.labels import Note, label
-from app.ui.layouts import fill, held, named, row
+from app.ui.layout.boxes import fill, held, named, row
+from app.ui.look import theme
+from app.ui.look.font_face import Face
+from app.ui.sheets.dialog import Dialog
 from app.ui.tables.columns import Column, ColumnModel
 from app.ui.tables.view import Cells, TableView
 

@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from app.language import tr
 from app.reports.crash import CrashReport
-from app.ui import theme
 from app.ui.controls import button
-from app.ui.dialog import Dialog
 from app.ui.labels import Note
-from app.ui.layouts import fill, named, row
+from app.ui.layout.boxes import fill, named, row
+from app.ui.look import theme
+from app.ui.sheets.dialog import Dialog
 
 WORDS = tr(
     "This stays on this machine: it is sent nowhere. Names of people, of the machine and of home folders were taken "

@@ -8,11 +8,11 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import line_edit
-from app.ui.dialog import Dialog
 from app.ui.labels import Heading, Note, label
-from app.ui.layouts import Scrolled, column, fill, held, row
+from app.ui.layout.boxes import Scrolled, column, fill, held, row
+from app.ui.look import theme
+from app.ui.sheets.dialog import Dialog
 
 NATIVE = QKeySequence.SequenceFormat.NativeText
 

@@ -8,10 +8,10 @@ from PySide6.QtWidgets import QApplication, QFrame, QVBoxLayout, QWidget
 
 from app.language import tr
 from app.preferences import THEME
-from app.ui import theme
 from app.ui.controls import DropDown, button
 from app.ui.labels import label
-from app.ui.layouts import fill, named, row
+from app.ui.layout.boxes import fill, named, row
+from app.ui.look import theme
 
 WIDE, AROUND = 560, 24  # pixels of the design
 TITLE = tr("Welcome to Batchscope")

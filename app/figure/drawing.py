@@ -16,7 +16,7 @@ from app.figure.paper import write
 from app.figure.show import RaceShow, RunShow, show_of
 from app.figure.subject import Figure, Film, Subject
 from app.figure.width import WIDTHS
-from app.ui import style_sheet, theme
+from app.ui.look import style_sheet, theme
 from engine.export import Source, citation, commands, made_by
 from engine.jobs import LoadProgress
 from engine.trace import Array

@@ -14,7 +14,7 @@ from PySide6.QtGui import QImage, QRegion
 from PySide6.QtWidgets import QWidget
 
 from app.figure.note import Note
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Array
 
 CODECS: dict[str, tuple[str, str, dict[str, str]]] = {  # by ending: the codec, its pixels, its options

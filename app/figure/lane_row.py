@@ -23,10 +23,10 @@ from app.inside.timeline.slots import Timeline
 from app.language import tr
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
-from app.ui import theme
 from app.ui.labels import label
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
 from app.ui.line import Line
+from app.ui.look import theme
 from app.words import duration, sentence
 from engine.compare import RaceResult, lane_sentence, lane_title
 from engine.trace import Record

@@ -13,7 +13,7 @@ from app.figure.note import Note
 from app.figure.outlines import outlined
 from app.figure.width import Width
 from app.language import tr
-from app.ui import theme
+from app.ui.look import theme
 
 XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">

@@ -20,10 +20,10 @@ from app.inside.timeline.picture.legend import SlotsLegend
 from app.language import tr
 from app.playback.player import span_of
 from app.playback.scope import Scope
-from app.ui import theme
 from app.ui.labels import label
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
 from app.ui.line import Line
+from app.ui.look import theme
 from app.words import number
 from engine import InvalidInput, Trace
 from engine.compare import RaceResult

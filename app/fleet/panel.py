@@ -7,14 +7,14 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.fleet.picture import ReplicaPicture
 from app.fleet.state import FleetState, ReplicaState, Routed
 from app.language import tr, trn
-from app.ui import theme
 from app.ui.controls import button
-from app.ui.font_face import Face
 from app.ui.labels import Hairline, Heading, Note, label, set_role
-from app.ui.layouts import column, held, panel, row
+from app.ui.layout.boxes import column, held, panel, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
-from app.ui.zoomed import zoomed
 
 ROUTES = 7  # lines
 

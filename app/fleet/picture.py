@@ -5,8 +5,8 @@ from PySide6.QtGui import QBrush, QPainter, QPen
 
 from app.fleet.state import ReplicaState, Running
 from app.language import tr, trn
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 LINE, GAP, KV, NUMBER, MARK = 16, 4, 12, 44, 52  # pixels of the design

@@ -21,11 +21,11 @@ from PySide6.QtWidgets import (
 from app.inside.look import Look
 from app.language import tr
 from app.playback.scope import Scope
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.export import ExportMenu, picture_entries, text_entry
 from app.ui.labels import label
 from app.ui.line import Line
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.tables.fact_table import FactTable
 from app.ui.tables.facts import Facts
 from engine.trace import Record

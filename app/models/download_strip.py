@@ -7,10 +7,10 @@ from app.models.items import done_words, joined, rate_words, rest_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.ui.controls import button
 from app.ui.labels import Note, set_role
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
 from app.ui.progress import Progress
-from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine.checkpoints import HubModel
 

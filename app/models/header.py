@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
 
 from app.language import tr
 from app.models.facts import Fact
-from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import Note, label
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
-from app.ui.zoomed import zoomed
+from app.ui.look import theme
 
 
 class FactGrid(QWidget):

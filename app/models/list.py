@@ -11,13 +11,13 @@ from app.language import tr
 from app.models.items import Item, RowKey, Section
 from app.models.reference import folder_reference, is_path
 from app.models.rows import ModelRows, RowPainter
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
 from app.ui.progress import Progress
-from app.ui.zoomed import zoomed
+from app.ui.sheets.ask_path import ask_path
 from engine.checkpoints import Place
 
 EMPTY = tr("Nothing here has these words. Enter searches the hub for them.")

@@ -6,10 +6,10 @@ from app.language import tr
 from app.session.loading.progress import LoadStatus
 from app.session.session import Session, SessionState
 from app.ui.controls import button
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
 from app.ui.progress import Progress
-from app.ui.zoomed import zoomed
 from app.words import model_words
 
 

@@ -24,11 +24,11 @@ from app.models.subject import Subject, SubjectFinder
 from app.session.downloads import Download, Downloads
 from app.session.recent_models import RecentModels
 from app.session.session import Session, SessionState
-from app.ui import theme
 from app.ui.banner import Banner
-from app.ui.layouts import Scrolled, column, panel, row
+from app.ui.layout.boxes import Scrolled, column, panel, row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
 from app.ui.page import Page
-from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine import ModelSpec
 from engine.checkpoints import why_unsupported

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.models.items import MARKS, TITLES, Item, Mark, RowKey, Section, matches
 from app.session.session import Session, SessionState
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.tables.columns import Column, ColumnModel, Index
 from app.ui.tables.ground import paint_row_ground
 

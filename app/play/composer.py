@@ -17,13 +17,13 @@ from app.play.written import Written
 from app.playback.bridge import Bridge
 from app.preferences import KEEP_PROMPTS, SEND_KEY
 from app.session.session import Session, SessionState
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import Number, button
 from app.ui.labels import Hairline, label, set_role
-from app.ui.layouts import column, held, panel, row
+from app.ui.layout.boxes import column, held, panel, row
 from app.ui.line import Line
+from app.ui.look import theme
 from app.ui.prompt_edit import PromptEdit
+from app.ui.sheets.ask_path import ask_path
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
 from engine.config import Prompt

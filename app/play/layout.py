@@ -3,10 +3,10 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMainWindow, QTabWidget
 
-from app.ui import theme
 from app.ui.dock import Dock
-from app.ui.layouts import steady
-from app.ui.motion import moving
+from app.ui.layout.boxes import steady
+from app.ui.look import theme
+from app.ui.look.motion import moving
 
 LAYOUT_VERSION = 2  # of what is kept of it
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea

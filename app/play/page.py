@@ -25,11 +25,11 @@ from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.playback.cursor_bar import CursorBar, cursor_key
 from app.session.session import Session, SessionState
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
-from app.ui.layouts import Scrolled, column, held
+from app.ui.layout.boxes import Scrolled, column, held
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.page import Page
 from engine.config import Prompt
 from engine.jobs import engine_missing

@@ -2,7 +2,7 @@
 
 from PySide6.QtGui import QColor
 
-from app.ui.theme import Theme
+from app.ui.look.theme import Theme
 from engine.trace import FinishReason, RequestView, State
 
 

@@ -9,12 +9,12 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
 from app.language import tr
 from app.playback.scope import Scope
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button
-from app.ui.layouts import fill, named
+from app.ui.layout.boxes import fill, named
+from app.ui.layout.zoomed import sized
 from app.ui.line import Line
-from app.ui.zoomed import sized
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from PySide6.QtGui import QPainter
 
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 
 Ticks = Iterable[tuple[float, str]]  # where each is, in pixels, and its words
 

@@ -8,8 +8,8 @@ from PySide6.QtGui import QPainter, QPolygonF
 from app.language import digits, tr
 from app.plot.folds import WIDTH, Folds
 from app.plot.inked import inked
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import left_words
 
 LEAST = 9  # pixels of the design that a break is wide

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPaintEngine, QPainter, QPen
 
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 
 
 @contextmanager

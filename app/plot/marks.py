@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
-from app.ui import theme
+from app.ui.look import theme
 
 VIOLET = 300.0  # degrees in OKLCH
 DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))

@@ -9,8 +9,8 @@ from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPaint
 
 from app.plot.inked import inked, mixed, of_vectors
 from app.plot.pixels import slanted
-from app.ui import theme
-from app.ui.theme import Theme
+from app.ui.look import theme
+from app.ui.look.theme import Theme
 from engine.trace import Array
 
 PERIOD, STROKE = 6.0, 1.2  # of a hatch, in pixels of the design

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.plot import axes
 from app.plot.inked import of_vectors
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 

@@ -14,9 +14,9 @@ from app.plot.marks import draw_scheme, scheme_color
 from app.plot.plot import Plot
 from app.quality.axes import Axis, across_axis, divergence_axis, perplexity_axis
 from app.quality.words import COLUMN, facts_words, rows_of, value_of, way_words
-from app.ui import theme
-from app.ui.layouts import row
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
 from engine.quality import QualityReport
 
 MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come

@@ -14,14 +14,14 @@ from app.quality.subject import Subject
 from app.quality.table import QualityTableView
 from app.quality.words import QualityTable, facts_words, measured_words, rows_of
 from app.session.session import Session
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
 from app.ui.export import ExportMenu, picture_entries, table_entries
 from app.ui.labels import Hairline, Heading, Note, label, set_role
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
 from app.ui.line import Line
+from app.ui.look import theme
 from app.ui.progress import Progress
+from app.ui.sheets.ask_path import ask_path
 from app.words import model_words, sentence
 from engine import ModelSpec
 

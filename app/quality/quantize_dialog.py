@@ -14,15 +14,15 @@ from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_fol
 from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
-from app.ui.dialog import Dialog
 from app.ui.forms.text_choice import TextChoice
 from app.ui.labels import Note, Row
-from app.ui.layouts import fill, held, row
+from app.ui.layout.boxes import fill, held, row
 from app.ui.line import Line
+from app.ui.look import theme
 from app.ui.progress import Progress
+from app.ui.sheets.ask_path import ask_path
+from app.ui.sheets.dialog import Dialog
 from app.words import bytes_words, left_words, model_words, sentence
 from engine import ModelSpec, quantize_to_awq
 from engine.checkpoints import cached_models, shipped_models

@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QWidget
 from app.language import tr, trn
 from app.quality.session import Plan
 from app.quality.subject import Subject, Way
-from app.ui import theme
 from app.ui.controls import Number, button
-from app.ui.flow_layout import Flow
 from app.ui.forms.text_choice import TextChoice
 from app.ui.labels import label
-from app.ui.layouts import column
-from app.ui.tick_box import TickBox
+from app.ui.layout.boxes import column
+from app.ui.layout.flow import Flow
+from app.ui.look import theme
+from app.ui.look.tick_box import TickBox
 from app.words import bytes_words, sentence
 from engine.quality import suited_text
 

@@ -19,7 +19,7 @@ from app.quality.words import (
     value_of,
     way_words,
 )
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.tables.columns import ACROSS, DOWN, UP, Column, Role, SortedModel
 from app.ui.tables.view import PAD, Cells, TableView
 from app.words import sentence

@@ -6,9 +6,9 @@ from app.language import tr, trn
 from app.runs.library import RunLibrary
 from app.ui.controls import DropDown
 from app.ui.labels import label
-from app.ui.layouts import row
+from app.ui.layout.boxes import row
+from app.ui.layout.zoomed import sized, zoomed
 from app.ui.line import Line
-from app.ui.zoomed import sized, zoomed
 from app.words import bytes_words
 
 GB = 10**9

@@ -16,16 +16,16 @@ from app.runs.library import RunLibrary
 from app.runs.rows import COLUMNS, LINE, REQUESTS, RUN, RUN_TIME, SIZE, TIMELINE, TOKENS, WHEN, RunCells, RunRows
 from app.runs.tag_sheet import TagSheet
 from app.session.session import Session
-from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button, line_edit
 from app.ui.labels import label
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
 from app.ui.page import Page
 from app.ui.tables.columns import UP
 from app.ui.tables.view import TableView
 from app.ui.undo import UndoStack
-from app.ui.zoomed import zoomed
 from app.words import export_words, sentence
 from engine.export import KINDS
 from engine.library import MOST_SIDES

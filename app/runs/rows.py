@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QLineEdit, QStyleOptionViewItem, QWidget
 from app.language import tr
 from app.runs.entry import Entry, detail_words, factor_words, factors, matches, when_words
 from app.runs.thumbnail import Thumbnails
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.tables.columns import UP, Column, Index, Role, SortedModel
 from app.ui.tables.view import GAP, PAD, Cells
 from app.words import bytes_words, duration, number

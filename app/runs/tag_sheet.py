@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QWidget
 from app.language import tr
 from app.ui.controls import button, line_edit
 from app.ui.labels import Heading, label
-from app.ui.layouts import row
-from app.ui.popover import Popover
+from app.ui.layout.boxes import row
+from app.ui.sheets.popover import Popover
 
 MOST_KNOWN = 12  # tags that are offered
 

@@ -5,8 +5,8 @@ from collections import OrderedDict
 import numpy as np
 from PySide6.QtGui import QColor, QImage
 
-from app.ui import theme
-from app.ui.theme import Theme
+from app.ui.look import theme
+from app.ui.look.theme import Theme
 from engine.library import HELD, IDLE, Strip
 
 KEPT = 512

@@ -11,7 +11,7 @@ from app.language import tr
 from app.sampling.typed_texts import as_typed, typed_texts
 from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Note, Row
-from app.ui.layouts import column, named
+from app.ui.layout.boxes import column, named
 from app.ui.prompt_edit import PromptEdit
 from engine import SamplingParams
 from engine.decoding import grammars_missing

@@ -8,13 +8,13 @@ from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy
 
 from app.language import tr
 from app.stage.scene import Scene
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import column, named, row
+from app.ui.layout.boxes import column, named, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
-from app.ui.zoomed import zoomed
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 
 MOST = (1 << 24) - 1  # pixels: Qt's own
 TRY, BACK = tr("Try it"), tr("Back to the scene")

@@ -8,9 +8,9 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from app.language import tr
 from app.ui.labels import label
-from app.ui.layouts import column, named
+from app.ui.layout.boxes import column, named
+from app.ui.layout.zoomed import zoomed
 from app.ui.painted import Painted
-from app.ui.zoomed import zoomed
 
 HEADING = tr("Keys while presenting")
 

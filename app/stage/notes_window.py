@@ -10,8 +10,8 @@ from app.language import tr
 from app.stage.tour import Tour
 from app.ui.controls import button
 from app.ui.labels import Hairline, label
-from app.ui.layouts import Scrolled, column, named, row
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import Scrolled, column, named, row
+from app.ui.layout.zoomed import zoomed
 
 FIRST_SIZE = 900, 640
 TITLE = tr("Speaker's notes")

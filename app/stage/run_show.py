@@ -16,8 +16,8 @@ from app.playback.cursor_bar import SPEEDS
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene, shares
 from app.stage.show import GivenUp, set_speed, until
-from app.ui import theme
-from app.ui.layouts import steady
+from app.ui.layout.boxes import steady
+from app.ui.look import theme
 from app.words import sentence
 from engine import EngineConfig, InvalidInput, Submission, Trace, Workload, load_trace, load_workload
 from engine.compare import parse_lane

@@ -4,8 +4,8 @@ from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QVariantAnimation
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from app.ui import theme
-from app.ui.motion import moving
+from app.ui.look import theme
+from app.ui.look.motion import moving
 
 DIM = {True: 80, False: 45}  # how dark what is not lit becomes, of 255, in the dark theme and the light one
 MOVE_MS = 300

@@ -17,7 +17,7 @@ from app.stage.scene import Scene, point_at
 from app.stage.show import Show
 from app.stage.spotlight import Spotlight, in_sight
 from app.stage.stage import Stage
-from app.ui.layouts import steady
+from app.ui.layout.boxes import steady
 from app.words import recorded_words, sentence
 from engine.jobs import engine_missing
 

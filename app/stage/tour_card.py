@@ -7,8 +7,8 @@ from PySide6.QtCore import QEvent, QObject
 from app.language import tr
 from app.play.streams.cards import StreamCards
 from app.playback.bridge import Bridge
-from app.ui import theme
 from app.ui.controls import button
+from app.ui.look import theme
 
 TIP = tr("How inference works, in short scenes of real runs: from the KV cache to speculation")
 BELOW, FOOT = 11, 8  # pixels of the design: how far below the words it stands, and the least room under it

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 from app.language import tr
 from app.ui.controls import button
 from app.ui.labels import label, set_role
-from app.ui.layouts import column, fill, named
+from app.ui.layout.boxes import column, fill, named
 
 Action = tuple[str, Callable[[], object]]
 DISMISS = tr("Dismiss")

@@ -24,9 +24,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.language import tr
-from app.ui import theme
-from app.ui.layouts import fill, named
-from app.ui.zoomed import sized
+from app.ui.layout.boxes import fill, named
+from app.ui.layout.zoomed import sized
+from app.ui.look import theme
 
 
 def button(

@@ -5,8 +5,8 @@ from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from app.language import tr
-from app.ui import theme
-from app.ui.layouts import column, fill, named, panel
+from app.ui.layout.boxes import column, fill, named, panel
+from app.ui.look import theme
 
 
 class _Close(QAbstractButton):

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 from app import storage
 from app.language import tr
-from app.ui import theme
+from app.ui.look import theme
 
 FOLDER = "export/folder"
 SHARP, MARGIN = 2, 12  # device pixels a pixel in a picture that is saved; pixels of the design around it

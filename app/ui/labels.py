@@ -3,7 +3,7 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
-from app.ui.layouts import fill, named
+from app.ui.layout.boxes import fill, named
 
 
 def set_role(widget: QWidget, role: str) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.painted import Painted
 
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
-from app.ui.layouts import named
+from app.ui.layout.boxes import named
 
 
 class Page(QWidget):

@@ -6,8 +6,8 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.ui import theme
-from app.ui.font_face import Face, FontFace, wrapped
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace, wrapped
 from app.ui.tips import show_tip
 
 SENTENCES = re.compile(r"(?<=[.:;]) ")  # where an empty panel's words may end

@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, QRect, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QFontMetricsF, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 
-from app.ui import theme
+from app.ui.look import theme
 
 KEPT = 100
 HISTORY_KEYS = ("Ctrl+Up", "Ctrl+Down")  # the one sent before, the one sent after

@@ -15,7 +15,7 @@ from app.desktop.command_palette import CommandPalette
 from app.desktop.shortcuts import Group, Shortcut, ShortcutsDialog, of_actions
 from app.language import tr
 from app.preferences import THEME, ZOOM
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.prompt_edit import HISTORY_KEYS
 from app.window.pages import Pages
 

@@ -22,7 +22,7 @@ from app.session.session import LEASED_WORDS, Session, SessionState
 from app.session.session_words import session_words
 from app.stage.stage import Stage
 from app.ui.banner import Banner
-from app.ui.layouts import column, held
+from app.ui.layout.boxes import column, held
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions, page_action

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.language import tr
 from app.play.composer import ENDINGS
-from app.ui.ask_path import ask_path
+from app.ui.sheets.ask_path import ask_path
 from app.window.pages import Pages
 from app.window.runs.saved_runs import SavedRuns
 from engine.compare import RACE_SUFFIX

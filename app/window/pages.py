@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from app.ui.layouts import steady
+from app.ui.layout.boxes import steady
 from app.ui.page import Page
 
 Maker = Callable[[], Page]

@@ -7,11 +7,11 @@ from PySide6.QtGui import QColor, QPainter, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QMenu, QToolButton
 
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import fill, named
+from app.ui.layout.boxes import fill, named
 from app.ui.line import Line
+from app.ui.look import theme
 from app.ui.painted import Painted
 from app.window.page_name import PageName
 

@@ -20,8 +20,8 @@ from pytestqt.qtbot import QtBot
 
 from app.playback.bridge import Bridge
 from app.session.session import THREADS, Session
-from app.ui import style_sheet, theme
 from app.ui.garbage import collected_here
+from app.ui.look import style_sheet, theme
 from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, no_hub

@@ -6,9 +6,9 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.chat.store.tree import Attachment
 from app.language import tr, trn
 from app.ui.controls import button
-from app.ui.flow_layout import Flow
 from app.ui.labels import label
-from app.ui.layouts import named, row
+from app.ui.layout.boxes import named, row
+from app.ui.layout.flow import Flow
 
 PREVIEW = 600  # characters
 

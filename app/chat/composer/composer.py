@@ -19,13 +19,13 @@ from app.chat.store.presets import Preset
 from app.chat.store.tree import Attachment, Role, Turn, messages
 from app.language import tr
 from app.session.session import Session, SessionState
-from app.ui import theme
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
-from app.ui.flow_layout import Flow
 from app.ui.labels import Note, set_role
-from app.ui.layouts import column, fill, named, panel, row
+from app.ui.layout.boxes import column, fill, named, panel, row
+from app.ui.layout.flow import Flow
 from app.ui.line import Line
+from app.ui.look import theme
+from app.ui.sheets.ask_path import ask_path
 from app.words import sentence
 from engine import InvalidInput
 from engine.config import Message

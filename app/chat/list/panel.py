@@ -11,8 +11,8 @@ from app.chat.store.conversations import Conversation
 from app.language import tr
 from app.ui.controls import button, line_edit
 from app.ui.labels import label
-from app.ui.layouts import column, named
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import column, named
+from app.ui.layout.zoomed import zoomed
 
 NOTHING = tr("No conversation has these words.")
 EMPTY = tr("Conversations are kept here.")

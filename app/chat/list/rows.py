@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.chat.store.conversations import Conversation
 from app.language import spoken, tr
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.tables.columns import Column, ColumnModel, Index
 from app.ui.tables.ground import paint_row_ground
 

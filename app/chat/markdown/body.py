@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app.chat.markdown.blocks import Block, GrowingText, Kind
 from app.chat.markdown.code_view import CodeView
 from app.chat.markdown.prose_view import ProseView
-from app.ui.layouts import column, discard, named
+from app.ui.layout.boxes import column, discard, named
 
 Part = ProseView | CodeView
 P = TypeVar("P", ProseView, CodeView)

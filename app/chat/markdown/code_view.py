@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 from app.chat.markdown import styles
 from app.chat.markdown.code import pieces
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import column, named, row
+from app.ui.layout.boxes import column, named, row
+from app.ui.look import theme
 
 NEAR = 1_500  # characters at the end that are told apart anew while code grows, where no empty line is nearer
 

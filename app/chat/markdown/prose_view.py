@@ -18,8 +18,8 @@ from PySide6.QtWidgets import QSizePolicy, QTextBrowser
 
 from app.chat.markdown import styles
 from app.chat.markdown.writer import Writer
-from app.ui import theme
-from app.ui.layouts import named
+from app.ui.layout.boxes import named
+from app.ui.look import theme
 
 OPENED = ("http", "https", "mailto")
 QUOTED = QTextBlockFormat.Property.BlockQuoteLevel

@@ -3,7 +3,7 @@
 from PySide6.QtGui import QFont, QTextBlockFormat, QTextCharFormat, QTextListFormat
 
 from app.chat.markdown.code import Ink
-from app.ui import theme
+from app.ui.look import theme
 
 TEXT, CODE = 14.0, 12.5  # pixels of the design
 HEADINGS = {1: 19.0, 2: 17.0, 3: 15.0}

@@ -11,7 +11,7 @@ from PySide6.QtGui import QTextBlockFormat, QTextCharFormat, QTextCursor, QTextL
 from app.chat.markdown import styles
 from app.chat.markdown.code import pieces
 from app.language import tr
-from app.ui import theme
+from app.ui.look import theme
 
 Align = Qt.AlignmentFlag
 LINE_SEPARATOR = "\N{LINE SEPARATOR}"

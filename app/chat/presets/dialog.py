@@ -12,15 +12,15 @@ from app.chat.store.presets import Preset, PresetStore
 from app.language import tr
 from app.sampling.fields import sampling_fields
 from app.sampling.output import OutputForm
-from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button, line_edit
-from app.ui.dialog import Dialog
 from app.ui.forms.form import Form
 from app.ui.labels import Note, Row, label
-from app.ui.layouts import Scrolled, column, held, named, row
+from app.ui.layout.boxes import Scrolled, column, held, named, row
+from app.ui.layout.zoomed import sized
+from app.ui.look import theme
 from app.ui.prompt_edit import PromptEdit
-from app.ui.zoomed import sized
+from app.ui.sheets.dialog import Dialog
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
 

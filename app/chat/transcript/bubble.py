@@ -12,9 +12,9 @@ from app.chat.markdown import styles
 from app.chat.markdown.prose_view import ProseView
 from app.chat.store.tree import Turn
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button
-from app.ui.layouts import column, held, named, panel, row
+from app.ui.layout.boxes import column, held, named, panel, row
+from app.ui.look import theme
 
 WIDEST = 0.86  # of the column
 PAD = 12

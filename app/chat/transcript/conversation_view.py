@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QApplication, QScrollArea, QWidget
 
 from app.chat.store.tree import Tree, Turn
 from app.chat.transcript.turn_view import TurnView
-from app.ui import theme
-from app.ui.layouts import column, held, named, row
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import column, held, named, row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
 
 WIDEST = 760  # pixels of the design
 FIRST = 6  # turns that are there at once

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.ui import theme
-from app.ui.flow_layout import Flow
-from app.ui.layouts import named
+from app.ui.layout.boxes import named
+from app.ui.layout.flow import Flow
+from app.ui.look import theme
 
 LINE = 24  # pixels of the design
 

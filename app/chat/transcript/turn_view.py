@@ -13,11 +13,11 @@ from app.chat.transcript.deeds import Deeds
 from app.chat.transcript.variants import VariantSwitch
 from app.chat.transcript.words import FORMULAS, figures, made_by
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill, named, row
+from app.ui.layout.boxes import column, fill, named, row
 from app.ui.line import Parts
+from app.ui.look import theme
 
 SIDE = 10  # pixels left and right, the bar of the focus among them
 WIDE, NARROW = 620, 390  # from here on, figures and what can be done are on one line; on three below it

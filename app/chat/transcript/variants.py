@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from app.language import tr
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import named, row
+from app.ui.layout.boxes import named, row
 
 
 class VariantSwitch(QWidget):

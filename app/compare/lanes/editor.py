@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.compare.choice import LaneChoice
 from app.language import tr
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.forms.config_form import ConfigForm
 from app.ui.forms.splits import ABOUT, show_split, split_items, split_of
 from app.ui.labels import Heading, Note, Row
-from app.ui.layouts import fill, held, row
-from app.ui.popover import Popover
+from app.ui.layout.boxes import fill, held, row
+from app.ui.sheets.ask_path import ask_path
+from app.ui.sheets.popover import Popover
 from engine import InvalidInput, ModelSpec, Parallel
 from engine.compare import Server
 from engine.config import MOST_SAMPLES, SCHEMES

@@ -17,8 +17,8 @@ from app.compare.lanes.tally import (
 )
 from app.language import tr
 from app.plot.marks import lane_color
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import MEASURES
 

@@ -4,7 +4,7 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter
 
 from app.plot.marks import draw_mark
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.painted import Painted
 
 

@@ -8,11 +8,11 @@ from app.compare.choice import MOST_LANES, LaneChoice
 from app.compare.lanes.editor import LaneEditor
 from app.compare.lanes.mark import LaneMark
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button
-from app.ui.flow_layout import Flow
 from app.ui.labels import label
-from app.ui.layouts import discard, named, row
+from app.ui.layout.boxes import discard, named, row
+from app.ui.layout.flow import Flow
+from app.ui.look import theme
 from engine.compare import lane_names
 
 MIME = "application/x-batchscope-lane"

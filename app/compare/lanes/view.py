@@ -26,13 +26,13 @@ from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
 from app.language import tr
 from app.playback.player import touched_by
-from app.ui import theme
-from app.ui.backstage import Backstage
 from app.ui.controls import button
-from app.ui.font_face import Face
 from app.ui.labels import Note, label, set_role
-from app.ui.layouts import column, named, row
+from app.ui.layout.boxes import column, named, row
 from app.ui.line import Line
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
+from app.ui.look.font_face import Face
 from app.words import duration, held_words, model_words, sentence
 from engine import Parallel
 from engine.config import SCHEMES

@@ -7,10 +7,10 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app.language import tr
-from app.ui import theme
 from app.ui.labels import Heading, label
-from app.ui.layouts import Scrolled, column, named
-from app.ui.popover import Popover
+from app.ui.layout.boxes import Scrolled, column, named
+from app.ui.look import theme
+from app.ui.sheets.popover import Popover
 from engine.compare import NEAR_TIE, Agreement, Parting, Verdict
 
 MOST_LINES = 60

@@ -11,7 +11,7 @@ from app.compare.race.curves import QUEUE, TOKENS, CurveChart
 from app.compare.race.series import LaneSeries
 from app.compare.race.strips import ITL, TTFT, StripChart
 from app.plot.scales import nice_end
-from app.ui.side_by_side import SideBySide
+from app.ui.layout.side_by_side import SideBySide
 from engine.trace import Record
 
 TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second

@@ -13,7 +13,7 @@ from app.language import digits, tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import apart, draw_line
 from app.plot.scales import nice_top, tick_words, time_ticks
-from app.ui import theme
+from app.ui.look import theme
 from app.words import number
 from engine.trace import Array, Column
 

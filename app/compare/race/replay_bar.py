@@ -7,11 +7,11 @@ from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.insights import INSIGHTS
 from app.language import tr
 from app.session.lessee import Phase
-from app.ui.backstage import Backstage
 from app.ui.controls import DropDown, Slider, button
 from app.ui.labels import label
-from app.ui.layouts import named, row
-from app.ui.zoomed import sized
+from app.ui.layout.boxes import named, row
+from app.ui.layout.zoomed import sized
+from app.ui.look.backstage import Backstage
 
 STEPS = 1000
 REPLAY = tr("▶  Replay")

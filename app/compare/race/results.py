@@ -12,10 +12,10 @@ from app.compare.race.report import Report
 from app.compare.words import measure_title
 from app.language import digits, tr
 from app.plot.marks import lane_color
-from app.ui import theme
 from app.ui.controls import button
 from app.ui.labels import Heading, Note, label
-from app.ui.layouts import column, named
+from app.ui.layout.boxes import column, named
+from app.ui.look import theme
 from app.ui.tables.columns import ACROSS, Column, ColumnModel, Role
 from app.ui.tables.view import Cells, TableView
 from engine.compare import Comparison, MeasureRow

@@ -15,7 +15,7 @@ from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio,
 from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.scales import axis_words, nice_top
-from app.ui import theme
+from app.ui.look import theme
 from app.words import duration
 from engine.trace import Array, Column
 

@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.compare.race.verdict import Verdict
 from app.plot.marks import draw_mark
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 

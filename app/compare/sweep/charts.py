@@ -15,8 +15,8 @@ from app.language import tr
 from app.plot.marks import draw_mark, lane_color
 from app.plot.plot import Plot, draw_line
 from app.plot.scales import axis_words, nice_top, tick_words
-from app.ui import theme
-from app.ui.side_by_side import SideBySide
+from app.ui.layout.side_by_side import SideBySide
+from app.ui.look import theme
 from app.words import duration, number
 
 # where words may stand beside their point, in gaps to the right and down

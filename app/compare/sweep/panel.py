@@ -15,13 +15,13 @@ from app.language import digits, tr
 from app.session.lessee import Phase
 from app.ui.controls import DropDown, button, line_edit
 from app.ui.labels import Heading, label
-from app.ui.layouts import Scrolled, column, discard, fill, held, panel, row
+from app.ui.layout.boxes import Scrolled, column, discard, fill, held, panel, row
+from app.ui.layout.zoomed import sized
 from app.ui.progress import Progress
 from app.ui.tables.columns import ColumnModel
 from app.ui.tables.fact_table import cell_column
 from app.ui.tables.facts import Cell
 from app.ui.tables.view import TableView
-from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import SweepOutcome, SweepResult
 from engine.trace import MEASURES, Measure

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from app import preferences
 from app.preferences import HUB_FOLDER, HUB_OFFLINE, MOTION, STREAM_FONT, THEME, ZOOM
-from app.ui import motion, theme
+from app.ui.look import motion, theme
 from engine.jobs import assume
 
 CACHE, OFFLINE = "HF_HUB_CACHE", "HF_HUB_OFFLINE"

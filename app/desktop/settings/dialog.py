@@ -10,11 +10,11 @@ from app import preferences
 from app.desktop.settings.row import SettingRow
 from app.desktop.settings.setting import Section
 from app.language import tr
-from app.ui import theme
 from app.ui.controls import button, line_edit
-from app.ui.dialog import Dialog
 from app.ui.labels import Heading, Note
-from app.ui.layouts import Scrolled, column, fill, held, row
+from app.ui.layout.boxes import Scrolled, column, fill, held, row
+from app.ui.look import theme
+from app.ui.sheets.dialog import Dialog
 
 WIDE, HIGH = 620, 640  # pixels of the design
 

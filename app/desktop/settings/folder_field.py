@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from app.language import tr
 from app.ui.controls import button, line_edit
-from app.ui.layouts import fill
+from app.ui.layout.boxes import fill
 
 
 class FolderField(QWidget):

@@ -10,8 +10,8 @@ from app.desktop.settings.setting import Choice, Folder, OnOff, Setting, Whole
 from app.language import tr
 from app.ui.controls import DropDown, Number, Switch, button
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill, held, row
-from app.ui.zoomed import sized
+from app.ui.layout.boxes import column, fill, held, row
+from app.ui.layout.zoomed import sized
 
 TITLES, CONTROLS = 190, 270  # pixels of the design
 

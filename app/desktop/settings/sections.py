@@ -10,7 +10,7 @@ from app import preferences, storage
 from app.desktop.settings.applied import CACHE, GIVEN, OFFLINE
 from app.desktop.settings.setting import Choice, Choices, Folder, OnOff, Section, Setting, Whole
 from app.language import languages, tr
-from app.ui import theme
+from app.ui.look import theme
 from engine.checkpoints import cache_folder
 
 GB = 10**9

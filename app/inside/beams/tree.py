@@ -8,8 +8,8 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from app.inside.beams.history import VISIBLE, Candidate, Search
 from app.inside.chart import Chart
 from app.language import tr
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from engine.trace import Fate
 
 CELL = 92  # pixels of the design: the least width of a column's words

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 from app.inside.kv_map.state import KvState
 from app.language import digits, tr, trn
 from app.plot.inked import inked
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 
 ROW, WIDTH = 20, 240
 HEAD = 2  # rows at the top that do not scroll

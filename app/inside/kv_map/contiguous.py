@@ -10,8 +10,8 @@ from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
 from app.language import tr
 from app.plot.inked import mixed
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 TALLEST, STAGE_TALLEST, WRITTEN = 44, 66, 15  # pixels of a strip; from which on it has words

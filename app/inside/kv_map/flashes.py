@@ -11,8 +11,8 @@ from PySide6.QtGui import QPainter, QPen
 from app.inside.kv_map.state import KvState, Mark
 from app.plot.inked import inked
 from app.plot.marks import DIAMOND, draw_cross, draw_shape
-from app.ui import theme
-from app.ui.motion import moving
+from app.ui.look import theme
+from app.ui.look.motion import moving
 
 SECONDS = 0.3
 LATE = 256  # steps: after a longer jump nothing is new

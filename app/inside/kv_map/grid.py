@@ -12,8 +12,8 @@ from app.inside.kv_map.words import tip_words
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import inked, say_on_plate
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 

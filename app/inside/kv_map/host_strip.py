@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QSizePolicy
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
 from app.language import digits, tr, trn
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one sample, and between samples

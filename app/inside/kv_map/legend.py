@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QSizePolicy
 from app.inside.kv_map.contiguous import hatch, paint_part
 from app.language import tr
 from app.plot.inked import inked, mixed
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 BLOCKS = (  # each in words that say all, and in short

@@ -31,7 +31,7 @@ from app.inside.look import Look
 from app.inside.panel import InsightPanel
 from app.language import tr, trn
 from app.playback.scope import Scope
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.painted import EmptyWords, Painted
 from app.ui.tables.facts import Facts
 from engine.trace import Record

@@ -14,8 +14,8 @@ from app.plot import axes
 from app.plot.decimate import decimate, drawn_order
 from app.plot.inked import inked
 from app.plot.plot import draw_line
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.words import duration
 
 WIDE, WIDE_ENOUGH = 560, 400  # pixels of the design from which on charts stand in two columns, or must to be seen

@@ -17,8 +17,8 @@ from app.plot.image import PixelImage
 from app.plot.inked import plate_of, say_on_plate
 from app.plot.pixels import draw_dashes, textured
 from app.plot.scales import nice_pool
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.words import bytes_words
 from engine.trace import Array
 

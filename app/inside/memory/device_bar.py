@@ -13,8 +13,8 @@ from app.language import tr
 from app.plot import patterns
 from app.plot.inked import inked
 from app.session.memory.device import DeviceBill, RankBill, about, title_of
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from app.words import bytes_words, rank_title
 

@@ -11,8 +11,8 @@ from app.inside.memory.area import dash, fill_kinds
 from app.inside.memory.series import KIND_TITLES, KINDS, MemorySeries, Moment
 from app.language import tr
 from app.plot import patterns
-from app.ui import theme
-from app.ui.font_face import Face, FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.memory import kv_capacity

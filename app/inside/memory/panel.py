@@ -19,8 +19,8 @@ from app.playback.scope import ROUNDING, Scope
 from app.plot.folds import NONE, idle_folds
 from app.plot.scales import nice_end
 from app.session.memory.device import captured_words, device_bill
-from app.ui import theme
-from app.ui.backstage import Backstage
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.painted import Painted
 from app.ui.tables.facts import Cell, Facts
 from app.words import duration, kv_words

@@ -10,8 +10,8 @@ from app.inside.roofline.points import Point, RooflinePoints
 from app.language import tr
 from app.plot.inked import inked
 from app.preferences import Preference
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import duration
 from engine.memory import Datasheet, datasheets
 

@@ -8,8 +8,8 @@ from app.inside.roofline.points import Point
 from app.inside.roofline.words import rate_words
 from app.language import tr
 from app.plot.inked import say_on_plate
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import bytes_words, way_words
 
 REACH = 4  # pixels of the design beside the line that are the line

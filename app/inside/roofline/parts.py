@@ -10,8 +10,8 @@ from app.inside.roofline.points import Part, Point
 from app.inside.roofline.words import amount, percent, rate_words
 from app.language import tr
 from app.plot.inked import inked, plate_of, say_on_plate
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import bytes_words, duration
 
 HALF = 5  # pixels of the design, from a mark's middle to its corners

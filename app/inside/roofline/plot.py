@@ -27,8 +27,8 @@ from app.language import tr
 from app.plot import axes
 from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
-from app.ui import theme
-from app.ui.font_face import Face, FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace
 from engine.trace import Array
 
 RECENT = 2000  # points that are drawn one by one

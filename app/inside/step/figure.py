@@ -18,8 +18,8 @@ from app.inside.step.time_bar import StepBar
 from app.language import digits, tr, trn
 from app.plot.inked import inked
 from app.plot.patterns import Mark, paint_mark
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane

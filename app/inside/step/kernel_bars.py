@@ -6,8 +6,8 @@ from PySide6.QtGui import QPainter
 from app.inside.step.kernels import KernelLine
 from app.inside.step.story import millis
 from app.language import tr
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 
 HIGH, GAP, LEAST_BAR = 16, 8, 60  # of a line; between columns; of a bar, else the last column is left out
 ABOUT = tr("solid: the least that reading its bytes, or computing its operations, takes by the roof of this machine")

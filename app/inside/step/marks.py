@@ -6,7 +6,7 @@ from PySide6.QtGui import QColor, QPainter
 from app.inside.step.story import StepRow, Waste
 from app.plot.inked import inked, mixed
 from app.plot.patterns import Mark
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Kind
 
 DIMMED = 0.55

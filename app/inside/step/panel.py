@@ -14,8 +14,8 @@ from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
 from app.language import tr
 from app.playback.scope import Scope
-from app.ui import theme
-from app.ui.backstage import Backstage
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.tables.facts import Facts
 from engine.trace import Record
 

@@ -8,8 +8,8 @@ from app.inside.step.rows import StepRows
 from app.inside.step.sheet import StepSheet
 from app.inside.step.story import StepStory
 from app.language import tr
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 WIDE = 640  # from here on in two columns

@@ -8,8 +8,8 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from app.inside.step.marks import draw_dot
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 
 
 class Tone(Enum):

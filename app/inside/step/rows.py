@@ -11,8 +11,8 @@ from app.inside.step.story import WASTE_ABOUT, WASTE_TITLES, StepRow, StepStory,
 from app.language import digits, tr
 from app.plot.inked import inked
 from app.plot.patterns import paint_mark
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 HIGH = 22

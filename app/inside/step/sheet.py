@@ -10,8 +10,8 @@ from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_ou
 from app.inside.step.story import StepStory
 from app.inside.step.times import figure_words
 from app.language import tr, trn
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted

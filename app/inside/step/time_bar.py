@@ -10,8 +10,8 @@ from app.inside.step.story import millis, percent
 from app.inside.step.times import ABOUT, AFTER, ORDER, OTHER_AHEAD, StepTimes
 from app.language import tr
 from app.plot.inked import inked
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 
 STRENGTH = {
     "plan": 0.34,

@@ -23,8 +23,8 @@ from app.inside.timeline.words import length_words, step_wordings
 from app.language import tr, trn
 from app.playback.scope import Scope
 from app.plot.folds import NONE, idle_folds
-from app.ui import theme
-from app.ui.backstage import Backstage
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.ui.tables.facts import Cell, Facts
 from engine.trace import Record
 

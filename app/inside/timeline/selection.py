@@ -7,7 +7,7 @@ from app.inside.timeline.keys import Key
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import VIEW_KEYS
 from app.language import tr
-from app.ui import theme
+from app.ui.look import theme
 
 TINT = 0.16  # of the accent
 SHIFT = Qt.KeyboardModifier.ShiftModifier

@@ -21,8 +21,8 @@ from app.plot import axes
 from app.plot.breaks import Break, breaks_in, draw_breaks, with_breaks
 from app.plot.folds import NONE
 from app.plot.image import PixelImage, parts_of
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from engine.trace import Array, Record, Step
 
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last

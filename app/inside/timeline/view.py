@@ -21,8 +21,8 @@ from app.inside.timeline.words import length_words, step_ticks
 from app.language import tr
 from app.plot.breaks import draw_breaks
 from app.plot.scales import nice_end
-from app.ui import theme
-from app.ui.font_face import wrapped
+from app.ui.look import theme
+from app.ui.look.font_face import wrapped
 from app.words import rank_title
 from engine.trace import Array
 

@@ -12,7 +12,7 @@ from app.inside.timeline.runs import TimelineCells
 from app.language import tr
 from app.plot.folds import NONE, Folds
 from app.plot.scales import nice_end
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.painted import Painted
 
 ZOOM_STEP = 1.25

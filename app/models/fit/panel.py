@@ -10,15 +10,15 @@ from app.models.fit.row import FitHead, FitRow
 from app.models.items import Item
 from app.session.memory.estimate import on_gpu
 from app.session.session import LEASED_WORDS, Session, SessionState
-from app.ui import theme
 from app.ui.controls import DropDown, PowerOfTwo, button
 from app.ui.export import table_menu
-from app.ui.flow_layout import Flow
 from app.ui.forms.config_form import devices
 from app.ui.labels import Note, label
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
+from app.ui.layout.flow import Flow
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Line
-from app.ui.zoomed import zoomed
+from app.ui.look import theme
 from app.words import bytes_words, sentence
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo

@@ -11,10 +11,10 @@ from app.language import tr
 from app.models.fit.breakdown import holds_words, reason, row_words
 from app.plot.marks import draw_scheme
 from app.quality.words import scheme_words
-from app.ui import theme
 from app.ui.controls import button
-from app.ui.font_face import Face
 from app.ui.labels import set_role
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.config import SCHEMES

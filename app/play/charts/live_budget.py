@@ -11,8 +11,8 @@ from app.language import tr
 from app.session.session import Session
 from app.ui.controls import SliderValue, button
 from app.ui.labels import Heading, Note, Row
-from app.ui.layouts import named
-from app.ui.popover import Popover
+from app.ui.layout.boxes import named
+from app.ui.sheets.popover import Popover
 from engine import EngineConfig
 from engine.config import SHARED_BUDGET_MODES, SOLITARY_MODES, LiveBudget
 

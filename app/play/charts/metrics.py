@@ -9,8 +9,8 @@ from PySide6.QtGui import QColor
 from app.language import digits, tr
 from app.play.charts.series import BIN, ChartSeries, Extremes, Percentiles
 from app.plot.scales import tick_words
-from app.ui import theme
-from app.ui.theme import Theme
+from app.ui.look import theme
+from app.ui.look.theme import Theme
 from app.words import bytes_words, duration, number
 from engine.trace import Array, Metrics, ratio_text
 

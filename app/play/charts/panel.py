@@ -13,10 +13,10 @@ from app.play.charts.plot import ChartPlot
 from app.play.charts.series import BIN, ChartSeries
 from app.playback.bridge import Bridge
 from app.plot.scales import nice_top
-from app.ui import theme
-from app.ui.font_face import Face
 from app.ui.labels import Heading
-from app.ui.layouts import column
+from app.ui.layout.boxes import column
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from app.words import duration
 from engine import Trace

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGraphicsPathItem, QStyleOptionGraphicsItem, QWidg
 from app.play.charts.metrics import Drawing, Line
 from app.play.charts.series import BIN
 from app.plot.decimate import decimate, drawn_order
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Array
 
 

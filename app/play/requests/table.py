@@ -12,11 +12,11 @@ from app.play.requests import model as places
 from app.play.requests.model import COLUMNS, PROMPT, REQUEST, RequestModel
 from app.play.states import state_color
 from app.playback.bridge import Bridge
-from app.ui import theme
 from app.ui.controls import line_edit
-from app.ui.font_face import Face, FontFace
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
 from app.ui.line import Line
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace
 from app.ui.tables.columns import DOWN
 from app.ui.tables.view import PAD, Cells, TableView
 from app.words import duration

@@ -8,7 +8,7 @@ from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.forms.config_form import ConfigForm
 from app.ui.labels import Heading, Note
-from app.ui.layouts import column
+from app.ui.layout.boxes import column
 from engine import EngineConfig, InvalidInput
 
 KEPT = ("depth", "mixed_graphs", "seed", "preemption", "swap_memory")  # of what the form does not show, or not all

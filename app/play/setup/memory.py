@@ -13,11 +13,11 @@ from app.language import tr, trn
 from app.plot import patterns
 from app.session.memory.device import DeviceBill, Item, device_bill, lengths
 from app.session.memory.estimate import Estimate
-from app.ui import theme
 from app.ui.controls import DropDown
-from app.ui.font_face import Face
 from app.ui.labels import label
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine import EngineConfig

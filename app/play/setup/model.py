@@ -17,14 +17,14 @@ from app.session.loading.progress import LoadStatus
 from app.session.memory.device import captured_words
 from app.session.memory.estimate import Estimate, empty, estimate
 from app.session.session import Session, SessionState
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button, line_edit
 from app.ui.forms.config_form import devices
 from app.ui.forms.form import Field, Form
 from app.ui.forms.splits import ABOUT, show_split, split_items, split_key, split_of
 from app.ui.labels import Heading, Note, Row, set_role
-from app.ui.layouts import column, held, row
+from app.ui.layout.boxes import column, held, row
 from app.ui.progress import Progress
+from app.ui.sheets.ask_path import ask_path
 from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES

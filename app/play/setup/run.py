@@ -8,7 +8,7 @@ from app.ui.controls import DropDown, Switch, button
 from app.ui.forms.config_form import mode_fields, pool_fields, undrafted
 from app.ui.forms.form import Field
 from app.ui.labels import Heading, Note, label
-from app.ui.layouts import column
+from app.ui.layout.boxes import column
 from app.words import back_words, bytes_words, count_words, held_words, mode_words, model_words, sentence
 from engine.jobs import engine_missing
 from engine.trace import Header

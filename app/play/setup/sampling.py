@@ -14,7 +14,7 @@ from app.sampling.output import OutputForm
 from app.ui.controls import DropDown, button
 from app.ui.forms.form import Form
 from app.ui.labels import Heading, Note
-from app.ui.layouts import column, held
+from app.ui.layout.boxes import column, held
 from engine import InvalidInput, SamplingParams
 from engine.config import PAGED_MODES
 

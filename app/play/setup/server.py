@@ -8,7 +8,7 @@ from app.language import tr
 from app.session.server_link import control_words
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, Row
-from app.ui.layouts import column, row
+from app.ui.layout.boxes import column, row
 from engine import InvalidInput
 from engine.remote import LinkStatus, ServerAddress
 

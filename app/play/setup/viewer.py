@@ -4,7 +4,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.language import tr
 from app.ui.labels import Heading, Note
-from app.ui.layouts import column
+from app.ui.layout.boxes import column
 from app.words import sentence
 from engine.jobs import engine_missing
 

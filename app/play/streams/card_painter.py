@@ -10,8 +10,8 @@ from app.language import tr
 from app.play.states import state_color
 from app.play.streams.density import Plan
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
-from app.ui import theme
-from app.ui.font_face import Face, FontFace, wrapped
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace, wrapped
 from app.words import asked_words, duration, number, state_words
 from engine.trace import FinishReason, RequestView, SampleView, State
 

@@ -21,8 +21,8 @@ from app.play.streams.card_painter import CardPainter
 from app.play.streams.density import Density, planned
 from app.playback.bridge import Bridge
 from app.refusals import refusals
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import fitting, write_middle
 from app.ui.tips import show_tip
 from app.words import request_tooltip, state_words

@@ -6,8 +6,8 @@ from enum import StrEnum
 from PySide6.QtCore import QSize
 
 from app.language import tr
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 
 
 class Density(StrEnum):

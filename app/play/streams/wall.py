@@ -10,12 +10,12 @@ from app.play.streams.cards import StreamCards
 from app.play.streams.density import TITLES, Density
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
-from app.ui import theme
 from app.ui.labels import label
-from app.ui.layouts import column, named, row
+from app.ui.layout.boxes import column, named, row
+from app.ui.layout.zoomed import zoomed
 from app.ui.line import Parts
+from app.ui.look import theme
 from app.ui.painted import Painted
-from app.ui.zoomed import zoomed
 from app.words import duration, number, sentence
 from engine.trace import Record
 

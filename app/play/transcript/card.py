@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.language import tr, trn
 from app.play.transcript.tokens import Alternative, TokenCard, visible
-from app.ui import theme
-from app.ui.font_face import Face, wrapped
+from app.ui.look import theme
+from app.ui.look.font_face import Face, wrapped
 from app.ui.painted import Painted
 from app.words import duration
 

@@ -22,11 +22,11 @@ from app.play.transcript.tokens import TokenCard, Waits, draft_classes, token_ca
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
 from app.session.session import Session
-from app.ui import theme
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill, held, named, row
+from app.ui.layout.boxes import column, fill, held, named, row
 from app.ui.line import Parts
+from app.ui.look import theme
 from app.words import duration, number, state_words
 from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 

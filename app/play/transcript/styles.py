@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QTextCharFormat
 
 from app.language import tr
 from app.play.transcript.tokens import DRAFTED, FIRST, LIKELY, OWN, SLOW, STALL, TOGETHER
-from app.ui import theme
+from app.ui.look import theme
 
 PLAIN = 255  # the class of text that is not judged
 GHOST = 254  # that of text which had not been said at the moment on show

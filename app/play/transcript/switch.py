@@ -9,12 +9,12 @@ from PySide6.QtWidgets import QButtonGroup, QSizePolicy, QWidget
 from app import storage
 from app.language import tr
 from app.play.transcript.styles import TITLES, TOGETHER, Line, TokenMode, grounds, legend, underlines
-from app.ui import theme
 from app.ui.controls import DropDown, button
-from app.ui.font_face import Face
-from app.ui.layouts import panel, row
+from app.ui.layout.boxes import panel, row
+from app.ui.layout.zoomed import zoomed
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
-from app.ui.zoomed import zoomed
 
 KEY = "transcript/tokens"
 TIPS = {

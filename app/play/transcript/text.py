@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from app.language import tr
 from app.play.transcript.styles import GHOST, PLAIN, TokenMode, formats
 from app.play.transcript.tokens import shown_units
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Array, Column
 
 NONE = np.zeros(0, np.int64)

@@ -9,7 +9,7 @@ from app.language import tr
 from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
-from app.ui.layouts import column
+from app.ui.layout.boxes import column
 from app.words import mode_words, sentence
 from engine import EngineConfig, ModelSpec
 from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES

@@ -6,8 +6,8 @@ from PySide6.QtCore import Qt, Signal
 
 from app import storage
 from app.language import tr
-from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown
+from app.ui.sheets.ask_path import ask_path
 from app.words import sentence
 from engine.quality import TEXTS
 

@@ -4,7 +4,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyle
 
-from app.ui import theme
+from app.ui.look import theme
 
 
 def paint_row_ground(painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:

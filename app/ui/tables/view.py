@@ -6,8 +6,8 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import QHeaderView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView
 
-from app.ui import theme
-from app.ui.font_face import Face, FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import Face, FontFace
 from app.ui.tables.columns import ColumnModel, Index, Row
 
 Elide = Qt.TextElideMode

@@ -21,8 +21,8 @@ from app.inside.panel import InsightPanel
 from app.language import tr
 from app.play.page import PlayPage
 from app.session.loading.engine_lease import Report
-from app.ui import theme
 from app.ui.export import FOLDER
+from app.ui.look import theme
 from app.window.export.file_work import FileWork
 from app.words import sentence
 from engine import InvalidInput, save_trace

@@ -18,7 +18,7 @@ from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
 from app.compare.race.lane_show import LaneState
 from app.interrupts import uninterrupted
 from app.session.lessee import Phase
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, MainWindow
 from app.window.start.application import POLL, make_application, unattended_window, until
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace

@@ -17,8 +17,8 @@ from app.language import tr
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
 from app.session.session import Session
-from app.ui import theme
-from app.ui.layouts import column, panel
+from app.ui.layout.boxes import column, panel
+from app.ui.look import theme
 from app.window.main_window import MainWindow
 from app.window.start.application import make_application
 from app.words import run_words

@@ -15,8 +15,8 @@ from app.session.loading.progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.run_file import LONG
 from app.session.session import Session, SessionState
-from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
+from app.ui.sheets.ask_path import ask_path
 from app.window.index.indexes import TraceIndexes
 from app.words import back_words, sentence
 from engine import InvalidInput, Trace, load_trace

@@ -14,8 +14,8 @@ from app.stage.curtain import Curtain, KeyCard
 from app.stage.notes_window import NotesWindow
 from app.stage.pace import Pace
 from app.stage.stage import Stage
-from app.ui import theme
-from app.ui.backstage import Backstage
+from app.ui.look import theme
+from app.ui.look.backstage import Backstage
 from app.window.stage.touring import Touring
 
 TYPED_MS = 800  # after which a 1 is scene 1, and no longer the beginning of 12

@@ -27,8 +27,8 @@ from app.reports.facts import facts_text
 from app.reports.reporting import Reports, reporting
 from app.session.session import Session
 from app.stage.scene import Scene
-from app.ui import style_sheet
 from app.ui.garbage import collected_here
+from app.ui.look import style_sheet
 from app.window.main_window import MainWindow
 from app.window.start.greeting import greet
 from app.window.start.incidents import Incidents

@@ -35,7 +35,7 @@ from app.inside.timeline.view import TimelineView
 from app.playback.bridge import Bridge
 from app.session.lessee import Phase
 from app.session.session import LEASED_WORDS, Session, SessionState
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec
 from engine.compare import Agreement, Parting, lane_run, load_race

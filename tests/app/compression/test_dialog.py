@@ -13,7 +13,7 @@ from shiboken6 import isValid
 from app.compression.dialog import CompressionDialog
 from app.compression.session import BUSY_WORDS
 from app.session.session import Session
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MainWindow
 from engine.config import Prompt
 

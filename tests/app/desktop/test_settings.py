@@ -16,8 +16,8 @@ from app.desktop.settings.dialog import SettingsDialog
 from app.desktop.settings.folder_field import FolderField
 from app.desktop.settings.row import SettingRow
 from app.preferences import KEEP_PROMPTS, MOTION, RUNS_FOLDER, SEND_KEY, STREAM_FONT, THEME, THREADS, ZOOM, Preference
-from app.ui import motion, theme
 from app.ui.controls import DropDown, Number, Switch
+from app.ui.look import motion, theme
 from app.window.main_window import MainWindow
 
 

@@ -6,7 +6,7 @@ from pytestqt.qtbot import QtBot
 
 from app.preferences import FIRST_MODEL
 from app.session.recent_models import RecentModels
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MainWindow
 from app.window.start.greeting import first_model, greet
 from engine import ModelSpec

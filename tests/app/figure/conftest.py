@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from app.ui import theme
+from app.ui.look import theme
 from engine import Race, SamplingParams, Workload, parse_lanes, save_trace
 from engine.compare import LocalHost, save_race
 from engine.workloads import Arrival

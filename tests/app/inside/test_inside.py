@@ -21,7 +21,7 @@ from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.picture import paint
 from app.playback.cursor_bar import CursorBar
 from app.playback.scope import Scope
-from app.ui import theme
+from app.ui.look import theme
 from app.ui.painted import Painted
 from app.ui.tables.facts import Facts
 from app.window.main_window import COMPARE, MainWindow

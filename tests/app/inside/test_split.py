@@ -18,7 +18,7 @@ from app.inside.step.story import StepStory
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.picture.legend import RANKS
 from app.session.memory.device import device_bill
-from app.ui import theme
+from app.ui.look import theme
 from engine import Trace
 from engine.trace import Header, Interconnect, Record, Roof, Step
 

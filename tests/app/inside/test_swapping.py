@@ -12,7 +12,7 @@ from app.inside.kv_map.words import summary_words
 from app.inside.step.history import StepHistory
 from app.inside.step.story import StepStory
 from app.inside.timeline.marks import Mark, TimelineMarks
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
 from engine.trace import Ended, State, Steered, Step, Submitted, SwapEvent
 

@@ -23,7 +23,7 @@ from app.session.downloads import KEY as DOWNLOADS_KEY
 from app.session.downloads import Downloads
 from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session.session import SessionState
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MODELS, PLAY, MainWindow
 from engine import ModelSpec, Trace
 from engine.checkpoints import cached_models, inspect_model

@@ -12,7 +12,7 @@ from app.play.charts.panel import LiveCharts
 from app.play.requests.table import RequestTable
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from app.ui import theme
+from app.ui.look import theme
 from engine import Trace
 
 

@@ -8,7 +8,7 @@ from app.play.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
 from app.play.prompts import guessed
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import MainWindow
 from engine import SamplingParams, Submission
 from engine.workloads import Arrival, counter_for

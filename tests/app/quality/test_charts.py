@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.plot.marks import scheme_color
 from app.quality.axes import across_axis, divergence_axis, perplexity_axis
 from app.quality.charts import QualityCharts
-from app.ui import theme
+from app.ui.look import theme
 from tests.app.quality.reports import ORIGINAL, REPORT, row
 
 

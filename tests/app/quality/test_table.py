@@ -5,7 +5,7 @@ from pytestqt.qtbot import QtBot
 
 from app.quality.table import DIVERGENCE, FIGURES, NAME, QualityTableView
 from app.quality.words import COLUMNS
-from app.ui import theme
+from app.ui.look import theme
 from tests.app.quality.reports import REPORT
 
 RATE = FIGURES + [column.key for column in COLUMNS].index("rate")

@@ -22,7 +22,7 @@ from app.runs.library import scan
 from app.runs.page import RunsPage
 from app.runs.rows import COLUMNS, RUN
 from app.runs.tag_sheet import TagSheet
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, PLAY, RUNS, MainWindow
 from engine import Trace, measure, save_trace
 from engine.trace import TraceWriter

@@ -14,7 +14,7 @@ from app.stage.notes_window import clock_words
 from app.stage.scene_file import read_scene, shipped_tour
 from app.stage.spotlight import in_sight as place_in_sight
 from app.stage.tour import Tour
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, MainWindow
 from tests.app.painted_words import painted_words, unread_from_afar
 from tests.app.stage.test_touring import RUN, begin, scenes

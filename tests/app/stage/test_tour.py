@@ -18,7 +18,7 @@ from app.session.session import SessionState
 from app.stage.scene import Point
 from app.stage.spotlight import in_sight
 from app.stage.tour import Tour
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, Trace
 from engine.trace import Kind, Step, Submitted, bytes_text

@@ -11,7 +11,7 @@ from app.stage.scene import Scene
 from app.stage.scene_file import read_tour
 from app.stage.spotlight import Spotlight
 from app.stage.tour import LIVE, Tour
-from app.ui.motion import moving
+from app.ui.look.motion import moving
 from app.window.main_window import MainWindow
 from engine import EngineConfig
 

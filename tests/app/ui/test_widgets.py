@@ -14,12 +14,12 @@ from app.play.setup.sampling import OWN, PRESETS, SamplingPanel
 from app.playback.bridge import Bridge
 from app.sampling.typed_texts import as_typed, typed_texts
 from app.session.session import Session
-from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import DropDown, PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
-from app.ui.layouts import column, held
+from app.ui.layout.boxes import column, held
 from app.ui.line import Line, Parts
+from app.ui.look import theme
 from app.ui.painted import EmptyWords, Painted, fitting
 from app.ui.prompt_edit import PromptEdit
 from app.ui.tips import show_tip

@@ -29,7 +29,7 @@ from app.desktop.settings.applied import Applied
 from app.inside.timeline.selection import KEYS as TIMELINE_KEYS
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
-from app.ui import theme
+from app.ui.look import theme
 from app.window.main_window import COMPARE, FIRST_SIZE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec, load_trace
 from engine.trace import FinishReason

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
 
 from app.inside.timeline.marks import Mark
 from app.plot.marks import DIAMOND, draw_cross, draw_shape
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Array
 
 SIZE = 6  # pixels of the design, without the halo

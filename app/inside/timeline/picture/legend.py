@@ -12,8 +12,8 @@ from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
 from app.inside.timeline.ranks import SHADES
 from app.language import tr
 from app.plot.image import PixelImage, parts_of
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 

@@ -45,8 +45,8 @@ from app.plot.breaks import Break
 from app.plot.folds import Folds
 from app.plot.image import PixelImage, parts_of
 from app.plot.inked import plate_of, say_on_plate
-from app.ui import theme
-from app.ui.font_face import Face
+from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.words import rank_title
 from engine.trace import Array
 

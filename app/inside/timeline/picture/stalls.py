@@ -8,8 +8,8 @@ from app.inside.timeline.marks import Stalls
 from app.inside.timeline.picture.shading import DIMMED
 from app.inside.timeline.words import length_words
 from app.plot.inked import say_on_plate
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from engine.trace import Array
 
 MOST = 1500  # drawn at once, the longest

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.chat.markdown.body import MarkdownBody
 from app.chat.markdown.code_view import CodeView
 from app.chat.markdown.prose_view import ProseView
-from app.ui import theme
+from app.ui.look import theme
 from tests.app.chat.markdown.test_blocks import TEXT
 from tests.app.contrast import contrast
 

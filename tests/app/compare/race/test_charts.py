@@ -8,7 +8,7 @@ from app.compare.race.chart import RaceChart
 from app.compare.race.charts import RaceCharts
 from app.plot.marks import draw_mark, lane_color
 from app.plot.scales import axis_words, tick_words
-from app.ui import theme
+from app.ui.look import theme
 
 LANES = ("static", "continuous")
 

@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.sweep.charts import CostPlot, SizePlot, SweepChart, SweptPoint
 from app.plot.marks import lane_color
-from app.ui import theme
+from app.ui.look import theme
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 

@@ -8,7 +8,7 @@ from app.inside.beams.history import BeamHistory, Search
 from app.inside.beams.panel import BeamsPanel
 from app.inside.beams.tree import EMPTY
 from app.playback.scope import Scope
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.core import Stream
 from engine.trace import Fate

@@ -20,7 +20,7 @@ from app.inside.kv_map.panel import KvMap, KvPicture
 from app.inside.kv_map.pixels import grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import EMPTY, HINT, NO_CACHE, SHORT_HINTS
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import Header, Step
 from engine.workloads import Arrival

@@ -14,7 +14,7 @@ from app.inside.machine.panel import MachinePanel
 from app.inside.machine.readings import READINGS, MachineReadings
 from app.playback.scope import Scope
 from app.plot.scales import nice_bytes
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace, load_trace, save_trace
 from engine.trace import Kind, Telemetry
 from tests.engine.trace.hand_made import header, step, submitted

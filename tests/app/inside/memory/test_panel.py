@@ -22,7 +22,7 @@ from app.plot import patterns
 from app.plot.inked import plate_of
 from app.plot.pixels import textured
 from app.session.memory.device import device_bill
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, load_trace, load_workload, measure, save_trace
 from engine.trace import Ended, FinishReason, Kind, KvShares, MemoryBreakdown, Step, Submitted, Telemetry
 from tests.app.made_up_gpu import on_gpu

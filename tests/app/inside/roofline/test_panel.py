@@ -22,8 +22,8 @@ from app.inside.roofline.points import Bound, RooflinePoints
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_words, summary
 from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import duration
 from engine import Engine, EngineConfig, Trace, load_trace, load_workload, save_trace
 from engine.memory import datasheets

@@ -26,8 +26,8 @@ from app.inside.step.time_bar import StepBar
 from app.inside.step.times import step_times
 from app.plot.patterns import Mark
 from app.refusals import refusal_words
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import BlockEvent, Header, Kind, Refusal, Step, Submitted
 from engine.workloads import Arrival

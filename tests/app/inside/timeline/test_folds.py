@@ -14,7 +14,7 @@ from app.inside.timeline.picture import paint
 from app.plot.folds import WIDTH, Folds
 from app.plot.inked import plate_of
 from app.plot.scales import nice_end
-from app.ui.font_face import FontFace
+from app.ui.look.font_face import FontFace
 from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.trace import Ended, Step, Submitted
 

@@ -27,7 +27,7 @@ from app.inside.timeline.steps import LAUNCH, PHASES, TOKENS, TimelineSteps
 from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
 from app.plot.scales import nice_end
-from app.ui import theme
+from app.ui.look import theme
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
 from tests.app.contrast import contrast

@@ -12,7 +12,7 @@ from app.bench.synthetic_lanes import lane_trace
 from app.inside.timeline.runs import Shade
 from app.inside.timeline.slots import Timeline
 from app.plot.scales import nice_end
-from app.ui import theme
+from app.ui.look import theme
 from engine.trace import Step
 from tests.app.contrast import contrast
 

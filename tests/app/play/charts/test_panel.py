@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.streams.wall import StreamWall
-from app.ui import theme
+from app.ui.look import theme
 from engine import Trace, measure
 from engine.trace import Telemetry
 

@@ -16,7 +16,7 @@ from app.session.loading.progress import LoadStatus
 from app.session.memory.device import captured_words, device_bill
 from app.session.memory.estimate import Estimate
 from app.session.session import Session
-from app.ui import theme
+from app.ui.look import theme
 from engine import EngineConfig, ModelSpec, Trace
 from engine.memory import Fit, kv_capacity
 from tests.app.made_up_gpu import gpu_header

@@ -9,8 +9,8 @@ from app.play.streams.card_painter import CardPainter
 from app.play.streams.density import LOOKS, Density
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.look import theme
+from app.ui.look.font_face import FontFace
 from app.words import state_words
 from engine import Trace
 from engine.trace import FinishReason, Refusal

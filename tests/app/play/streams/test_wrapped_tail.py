@@ -5,7 +5,7 @@ from PySide6.QtGui import QFontMetricsF
 from pytestqt.qtbot import QtBot
 
 from app.play.streams.wrapped_tail import KEPT, WrappedTail, wrap_columns, wrap_shaped
-from app.ui import theme
+from app.ui.look import theme
 
 
 def lines_of(text: str, columns: int) -> list[str]:

@@ -13,7 +13,7 @@ from app.play.transcript.panel import Transcript
 from app.play.transcript.styles import GHOST, PLAIN, TokenMode, formats, grounds
 from app.play.transcript.tokens import Waits, token_classes
 from app.playback.bridge import Bridge
-from app.ui import theme
+from app.ui.look import theme
 from engine import Trace, load_trace, save_trace
 from tests.app.contrast import contrast
 from tests.app.play.transcript.test_panel import Listener

@@ -7,9 +7,9 @@ from PySide6.QtCore import QSize, QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.ui import theme
-from app.ui.style_sheet import style_sheet
-from app.ui.theme import DARK, DARK_STAGE, LIGHT, LIGHT_STAGE, Theme
+from app.ui.look import theme
+from app.ui.look.style_sheet import style_sheet
+from app.ui.look.theme import DARK, DARK_STAGE, LIGHT, LIGHT_STAGE, Theme
 from tests.app.contrast import contrast
 
 GROUNDS = ("window", "panel", "raised", "field")

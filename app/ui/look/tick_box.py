@@ -4,7 +4,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox
 
-from app.ui import theme
+from app.ui.look import theme
 
 TICK = ((0.22, 0.52), (0.43, 0.73), (0.8, 0.3))  # its corners, as shares of the box
 SIDE, GAP = 14, 7  # of the box, and between it and the words; pixels of the design

@@ -5,7 +5,7 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from app.ui import theme
+from app.ui.look import theme
 
 KEPT = 4096
 ZEROS = str.maketrans("123456789", "000000000")

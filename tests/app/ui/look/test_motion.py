@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.play.layout import PlayLayout, dock_host
 from app.stage.spotlight import Spotlight
-from app.ui.motion import moving, set_motion
+from app.ui.look.motion import moving, set_motion
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 
-from app.ui import theme
-from app.ui.layouts import column, fill, named, panel
+from app.ui.layout.boxes import column, fill, named, panel
+from app.ui.look import theme
 
 
 class Popover(QWidget):

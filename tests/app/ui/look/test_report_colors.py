@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtGui import QColor
 
 import resources
-from app.ui import theme
+from app.ui.look import theme
 
 TOKENS = ("window", "panel", "field", "text", "secondary", "accent", "good", "warn", "bad")
 

@@ -2,8 +2,8 @@
 
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.ui.layouts import column, panel
-from app.ui.zoomed import zoomed
+from app.ui.layout.boxes import column, panel
+from app.ui.layout.zoomed import zoomed
 
 
 class SideBySide(QWidget):

@@ -9,8 +9,8 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QStyleFactory
 
 import resources
-from app.ui import theme
-from app.ui.theme import Theme, px
+from app.ui.look import theme
+from app.ui.look.theme import Theme, px
 
 
 def _css(color: QColor) -> str:

@@ -4,7 +4,7 @@ from typing import Literal, cast
 
 from PySide6.QtWidgets import QApplication, QStyle
 
-from app.ui import theme
+from app.ui.look import theme
 
 Choice = Literal["system", "on", "off"]
 _choice: Choice = "system"

@@ -3,7 +3,7 @@
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QWidget
 
-from app.ui import theme
+from app.ui.look import theme
 
 
 class Backstage(QObject):

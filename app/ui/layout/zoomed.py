@@ -6,8 +6,8 @@ from typing import TypeVar
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QLayout, QWidget
 
-from app.ui import theme
-from app.ui.layouts import NONE, Margins
+from app.ui.layout.boxes import NONE, Margins
+from app.ui.look import theme
 
 L = TypeVar("L", bound=QLayout)
 W = TypeVar("W", bound=QWidget)

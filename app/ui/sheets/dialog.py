@@ -4,8 +4,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QPushButton, QVBoxLayout, QWidget
 
 from app.language import tr
-from app.ui import theme
-from app.ui.layouts import fill, row
+from app.ui.layout.boxes import fill, row
+from app.ui.look import theme
 
 
 class Dialog(QDialog):

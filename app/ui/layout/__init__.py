@@ -1,0 +1,1 @@
+"""Where things stand: rows and columns, lines that wrap, distances that follow the zoom."""

@@ -1,0 +1,1 @@
+"""What opens over the window: dialogs, popovers, and the question for a file."""
