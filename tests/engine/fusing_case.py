@@ -48,9 +48,15 @@ PLACED |= {"qwen3": 6, "qwen3 moe": 6, "gemma3": 9}
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 
-def served(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", seed: int = 0) -> PreTrainedModel:
-    """A tiny model with our attention set."""
-    module = make_tiny_model(TINY_MODELS[name], seed).to(device, dtype)
+def served(
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    seed: int = 0,
+    layers: int | None = None,
+) -> PreTrainedModel:
+    """A tiny model with our attention set; with `layers` of its layers, or all."""
+    module = make_tiny_model(TINY_MODELS[name], seed, layers).to(device, dtype)
     serve_with_paged_attention(module, module.device)
     return module
 

@@ -105,10 +105,13 @@ def random_prompts(lengths: Iterable[int], seed: int = 7) -> list[list[int]]:
     return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in lengths]
 
 
-def make_tiny_model(tiny: TinyModel, seed: int = 0) -> PreTrainedModel:
-    """The module in float32, its weights a function of `seed`."""
+def make_tiny_model(tiny: TinyModel, seed: int = 0, layers: int | None = None) -> PreTrainedModel:
+    """The module in float32, its weights a function of `seed`; with its first `layers` alone, where that is given."""
     torch.manual_seed(seed)
-    module = AutoModelForCausalLM.from_config(tiny.config(), dtype=torch.float32).eval()
+    config = tiny.config()
+    if layers is not None:
+        config.num_hidden_layers = layers
+    module = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.dim() > 1:

@@ -30,7 +30,7 @@ from tests.engine.kernels.interpreted.interpreted_joined_awq_checks import awq_m
 
 HALF = torch.float16
 INPUTS = 128
-LAYERS = 2  # of a tiny model
+LAYERS = 1
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,7 +86,7 @@ def test_a_product_of_awq_ends_with_its_gate_where_its_halves_are_whole_tiles() 
 
 @pytest.mark.parametrize(("kind", "most"), [("llama", 1), ("phi3", 1), ("awq", FUSED_ROWS)])
 def test_a_gated_mlp_of_few_rows_is_a_launch_less_and_can_be_undone(kind: str, most: int) -> None:
-    module = awq_model("llama") if kind == "awq" else served(kind, HALF)
+    module = awq_model("llama") if kind == "awq" else served(kind, HALF, layers=LAYERS)
     before = logits(module)
     fusion = fuse(module)
     assert all_kernels(fusion)[KERNEL] == all_kernels(fusion)["gate"] == LAYERS, fusion.text
@@ -113,6 +113,6 @@ def test_a_gated_product_that_computes_something_else_is_not_used(monkeypatch: p
         return None if product is None else product + product.abs().max()
 
     monkeypatch.setattr(Dense, "gated", wrong)
-    fusion = fuse(served("llama", HALF))
+    fusion = fuse(served("llama", HALF, layers=LAYERS))
     assert not all_kernels(fusion)[KERNEL]
     assert all_kernels(fusion)["gate"] == LAYERS

@@ -20,7 +20,7 @@ from engine.models.quantization.awq_linear import AwqLinear, TiledAwqLinear
 from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
-JOINED = 10  # layers of the two decoder layers whose products are joined
+JOINED = 5  # layers of the one decoder layer, whose products are joined
 HEAD = 1  # which is not packed
 
 
@@ -30,8 +30,8 @@ def _one_thread() -> None:
 
 
 def awq_model(name: str, **groups: int) -> PreTrainedModel:
-    """A tiny model in float16 whose layers hold packed weights, in groups of 32, or of what is given by name."""
-    module = served(name, torch.float16)
+    """One decoder layer in float16, whose layers hold packed weights in groups of 32, or of what is given by name."""
+    module = served(name, torch.float16, layers=1)
     for path, linear in list(module.named_modules()):
         if type(linear) is nn.Linear and linear is not module.get_output_embeddings():
             group = groups.get(path.rpartition(".")[2], 32)
@@ -68,7 +68,7 @@ def test_a_joined_product_is_one_launch() -> None:
 def test_each_layer_still_multiplies_by_itself_where_its_columns_lie() -> None:
     module = awq_model("llama")
     assert all_kernels(fuse(module))["product"] == JOINED + HEAD
-    layer = module.model.layers[1].self_attn.v_proj
+    layer = module.model.layers[0].self_attn.v_proj
     assert not layer.scales.is_contiguous()
     for rows in (1, 20, FUSED_ROWS + 1):
         x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)).half()
@@ -81,8 +81,8 @@ def test_layers_of_several_groups_are_left_with_the_reason() -> None:
     module = awq_model("llama", k_proj=16)
     before = logits(module)
     fusion = fuse(module)
-    assert fusion.left["LlamaAttention", "their groups are of several sizes"] == 2
-    assert all_kernels(fusion)["product"] == 4 + HEAD
+    assert fusion.left["LlamaAttention", "their groups are of several sizes"] == 1
+    assert all_kernels(fusion)["product"] == 2 + HEAD
     assert difference(logits(module), before) < 1e-2
 
 
@@ -97,6 +97,6 @@ def test_products_that_disagree_are_not_joined(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Awq, "multiply", wrong)
     fusion = fuse(module)
     assert all_kernels(fusion)["product"] == HEAD
-    assert sum(count for (_, why), count in fusion.left.items() if "something else" in why) == 4
+    assert sum(count for (_, why), count in fusion.left.items() if "something else" in why) == 2
     fusion.undo()
     assert torch.equal(logits(module), before)

@@ -22,8 +22,8 @@ from engine.models.fusion.fuse import fuse
 from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
-JOINED = 10  # layers of the two decoder layers whose products are joined
-SINGLE = 4  # others of theirs
+JOINED = 5  # layers of the one decoder layer, whose products are joined
+SINGLE = 2  # others of theirs
 HEAD = 1  # which no quantizer takes
 
 
@@ -49,8 +49,8 @@ def quantized(linear: nn.Linear, quantization: str) -> Any:
 
 
 def model_of(quantization: str, name: str) -> PreTrainedModel:
-    """A tiny model in float16 with bitsandbytes' layers as they are on a GPU."""
-    module = served(name, torch.float16)
+    """One decoder layer in float16 with bitsandbytes' layers as they are on a GPU."""
+    module = served(name, torch.float16, layers=1)
     for path, linear in list(module.named_modules()):
         if type(linear) is nn.Linear and linear is not module.get_output_embeddings():
             module.set_submodule(path, quantized(linear, quantization))
@@ -66,7 +66,7 @@ def test_quantized_layers_of_one_input_are_one_product_and_can_be_undone(quantiz
     held = held_bytes(module)
     fusion = fuse(module)
     assert all_kernels(fusion)["product"] == JOINED + HEAD + (SINGLE if quantization == "nf4" else 0), fusion.text
-    assert all_kernels(fusion)["gated product"] == (2 if quantization == "nf4" else 0), fusion.text
+    assert all_kernels(fusion)["gated product"] == (1 if quantization == "nf4" else 0), fusion.text
     assert held_bytes(module) == held
     assert difference(logits(module), before) < 2e-2
     fusion.undo()
@@ -78,7 +78,7 @@ def test_scales_that_are_quantized_too_keep_the_layers_apart_and_that_is_said() 
     before = logits(module)
     fusion = fuse(module)
     why = "their scales are quantized too, around a mean of each layer's own"
-    assert fusion.left["LlamaAttention", why] == fusion.left["LlamaMLP", why] == 2
+    assert fusion.left["LlamaAttention", why] == fusion.left["LlamaMLP", why] == 1
     assert all_kernels(fusion)["product"] == HEAD
     fusion.undo()
     assert torch.equal(logits(module), before)
