@@ -35,7 +35,7 @@ def dock_host() -> QMainWindow:
 
 
 class PlayLayout:
-    """Arranges docks by name; all of them must have been added to the area."""
+    """Arranges docks by name. But for a zoom, all of them must have been added to the area."""
 
     def __init__(self, area: QMainWindow, docks: dict[str, Dock]) -> None:
         self._area, self._docks, self._zoom = area, docks, theme.zoom()
@@ -100,6 +100,8 @@ class PlayLayout:
     def _give_way(self) -> None:
         """Zooming takes the room of four panels beside each other, or gives it back: what stands beside the timeline
         becomes a tab of it meanwhile."""
+        if "step" not in self._docks:  # the page is on the screen, and not complete yet
+            return
         timeline, step = self._docks["timeline"], self._docks["step"]
         tabs, wide = self._area.tabifiedDockWidgets(timeline), self._area.width() >= theme.px(WIDE)
         standing = not (timeline.isHidden() or step.isHidden() or timeline.isFloating() or step.isFloating())

@@ -1,5 +1,6 @@
 """The whole window over the real engine process and the demo model."""
 
+import asyncio
 import os
 import signal
 import time
@@ -27,6 +28,7 @@ from pytestqt.qtbot import QtBot
 from app import storage
 from app.desktop.settings.applied import Applied
 from app.inside.timeline.selection import KEYS as TIMELINE_KEYS
+from app.play.layout import SETUP
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui.look import theme
@@ -365,6 +367,19 @@ def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
         assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
     theme.set_zoom(1.0)
     qtbot.waitUntil(lambda: setup.race.mapTo(setup, QPoint(0, 0)).y() < setup.picker.y())
+
+
+def test_a_zoom_in_the_moment_before_the_page_is_complete_is_taken(
+    qtbot: QtBot, loop: asyncio.AbstractEventLoop, bridge: Bridge
+) -> None:
+    early = MainWindow(Session(), bridge)
+    early.show()
+    theme.set_zoom(1.5)
+    early.page.complete()
+    assert early.page.docks["setup"].width() >= theme.px(SETUP)
+    with qtbot.waitSignal(early.closed, timeout=WAIT):
+        early.close()
+    early.deleteLater()
 
 
 def test_zooming_on_another_page_leaves_the_columns_as_they_were(qtbot: QtBot, window: MainWindow) -> None:
