@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,20 +42,31 @@ if interpreted:
         """Nothing is fetched."""
 
 else:
+    # Triton's name of what it compiled, by which it finds it again on disk, leaves out what an extern does: with these
+    # lines in it no kernel of an older `await_inputs` is launched.
+    SOURCE = tl.constexpr(sha256(Path(__file__).read_bytes()).hexdigest())
 
-    @tl.core.extern
-    def await_inputs(_semantic: Any = None) -> None:
+    @triton.jit
+    def await_inputs():  # type: ignore[no-untyped-def]
         """Begins every kernel, before it reads or writes anything: what comes before on its stream is done. Compiles to
         nothing where the launch is none that depends."""
+        _await_inputs(SOURCE)
+
+    @triton.jit
+    def fetch_ahead(pointers):  # type: ignore[no-untyped-def]
+        """Before its inputs are awaited: the cache lines at `pointers`, of what no kernel writes, as weights, are on
+        their way to the GPU's cache while the kernel before is still at work. Nothing where the launch does not depend.
+        """
+        _fetch_ahead(pointers, SOURCE)
+
+    @tl.core.extern
+    def _await_inputs(source: Any, _semantic: Any = None) -> None:
         if _semantic.builder.options.launch_pdl:
             tl.extra.cuda.gdc_wait(_semantic=_semantic)
             tl.extra.cuda.gdc_launch_dependents(_semantic=_semantic)
 
     @tl.core.extern
-    def fetch_ahead(pointers: Any, _semantic: Any = None) -> None:
-        """Before its inputs are awaited: the cache lines at `pointers`, of what no kernel writes, as weights, are on
-        their way to the GPU's cache while the kernel before is still at work. Nothing where the launch does not depend.
-        """
+    def _fetch_ahead(pointers: Any, source: Any, _semantic: Any = None) -> None:
         if _semantic.builder.options.launch_pdl:
             fetch = "prefetch.global.L2 [$1]; mov.u32 $0, 0;"
             told = {"dtype": tl.int32, "is_pure": False, "pack": 1}

@@ -11,9 +11,13 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels import dependent_launch
-from engine.kernels.attention.paged_attention import AHEAD
+from engine.kernels.attention.options import Options
+from engine.kernels.attention.packed_rows import PackedRows
+from engine.kernels.attention.paged_attention import AHEAD, paged_attention
 from engine.kernels.dependent_launch import MOST_TOKENS, SWITCH, launch_options, step_of
+from engine.kernels.jit import launched
 from engine.kernels.offline.compiled import compile_launch
+from engine.kernels.offline.meta_weights import empty
 from engine.kernels.offline.shipped import DEPENDENT, shipped
 
 GPU = torch.device("cuda", 0)
@@ -101,3 +105,30 @@ def test_launches_of_captured_steps_of_few_tokens_depend_where_they_can(
         assert not launch_options(GPU)
     finally:
         dependent_launch.can_depend.cache_clear()
+
+
+@pytest.mark.parametrize("function", ["await_inputs", "fetch_ahead"])
+def test_what_was_compiled_of_another_wait_is_not_found_again(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import JITFunction
+    from triton.language import constexpr
+
+    names = set()
+    for source in ("of today", "of today", "of before"):
+        monkeypatch.setattr(dependent_launch, "SOURCE", constexpr(source))
+        names.add(JITFunction(getattr(dependent_launch, function).fn).cache_key)
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("tokens", [1, MOST_TOKENS + 1])
+def test_attention_begins_early_only_where_its_plan_is_older_than_the_launch_before_it(
+    tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step's first attention of each kind follows its plan at once, and reads what that writes."""
+    monkeypatch.setattr(dependent_launch, "can_depend", lambda device: True)
+    q, cache = empty(tokens, 32, 128, dtype=torch.bfloat16), empty(1000, 16, 8, 128, dtype=torch.bfloat16)
+    rows, early = PackedRows(empty(tokens + 1), empty(tokens), empty(tokens, 4096), short=tokens), []
+    with step_of(tokens):
+        for window in (None, 512, None, 512, 512):
+            *_, launch = launched(paged_attention, q, cache, cache, rows, Options(0.1, window), sm=90, processors=132)
+            early.append(launch.arguments["EARLY"])
+    assert early == ([False, False, True, True, True] if tokens == 1 else [False] * 5)
