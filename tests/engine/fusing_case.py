@@ -49,11 +49,7 @@ LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of 
 
 
 def served(
-    name: str,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    seed: int = 0,
-    layers: int | None = None,
+    name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", seed: int = 0, layers: int | None = None
 ) -> PreTrainedModel:
     """A tiny model with our attention set; with `layers` of its layers, or all."""
     module = make_tiny_model(TINY_MODELS[name], seed, layers).to(device, dtype)

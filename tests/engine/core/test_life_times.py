@@ -86,3 +86,13 @@ def test_of_quality_also_behind_a_row_that_failed(found: list[list[str]], lanes:
     told = work(asked, lambda progress: None)
     assert ["no quantization of this model" in row["error"] for row in told["rows"]] == [True, False]
     assert found == [[], [], []]
+
+
+def test_of_one_that_refers_to_itself(found: list[list[str]], lanes: list[Lane]) -> None:
+    """As modules of libraries do: only a collection frees it."""
+    for lane in lanes[:2]:
+        with Engine(lane.spec, SMALL, threads=1) as engine:
+            module = engine.model.module
+            module.__dict__["itself"] = module
+            del module
+    assert found == [[], []]

@@ -1,6 +1,7 @@
 """Where a model is loaded: decided from the cards that are here and a first launch, before a weight is read."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 
 from engine import InvalidInput, ModelSpec
 from engine.core.engine import Engine
+from engine.kernels.needs import Toolchain
+from engine.models import device as of_models
 from engine.models import loading
 from engine.models.device import CPU, Card, choose, device_for, trial
 from engine.trace import Notice
@@ -64,6 +67,20 @@ def test_a_gpu_that_was_named_and_cannot_be_used_is_refused(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a kernel starts on this machine's GPU")
 def test_a_launch_that_fails_is_told_and_raises_nothing() -> None:
     assert "Triton" in trial(CPU)  # without its interpreter it has no driver for one
+
+
+def test_a_launch_that_fails_names_what_the_machine_lacks_and_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(of_models, "store_kv", fails)
+    monkeypatch.setattr(Toolchain, "here", lambda: Toolchain(None, str(tmp_path), tmp_path))
+    told = trial(CPU)
+    assert "no C compiler" in told
+    assert "no Python.h" in told
+    assert "To use the GPU: sudo apt-get install gcc libc6-dev" in told
 
 
 @pytest.mark.parametrize(

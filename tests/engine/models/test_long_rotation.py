@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.checkpoints.inspect import inspect_model
-from tests.engine.tiny_models import _llama_like, save_tiny_model
+from engine.models.card import hold_rotation
+from tests.engine.tiny_models import _llama_like, make_tiny_model, save_tiny_model
 
 SHORT, NEW = 24, 12
 LENGTHS = (23, 3, 14, 1, 9)
@@ -48,3 +49,16 @@ def test_a_long_row_leaves_its_mates_as_transformers_has_them_alone(kind: str, t
         rotary, x = engine.model.module.model.rotary_emb, torch.zeros(1)
         alone, mates = (rotary(x, torch.tensor([[1, 2, 3, *longer]]))[0][:, :3] for longer in ([], [4 * longest]))
         assert torch.equal(alone, mates)
+
+
+@torch.inference_mode()
+def test_rotations_that_differ_by_the_kind_of_layer_are_held_too() -> None:
+    of_each = {"full_attention": DYNAMIC, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    changes: dict[str, Any] = {"rope_parameters": of_each, "sliding_window": 8, "head_dim": 32}
+    changes |= {"sliding_window_pattern": 2}
+    module = make_tiny_model(_llama_like("Gemma3Text", max_position_embeddings=SHORT, **changes))
+    hold_rotation(module)
+    rotary, x = module.model.rotary_emb, torch.zeros(1)
+    for kind in of_each:
+        alone, mates = (rotary(x, torch.tensor([[1, 2, 3, *longer]]), kind)[0][:, :3] for longer in ([], [8 * SHORT]))
+        assert torch.equal(alone, mates), kind

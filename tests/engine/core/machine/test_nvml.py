@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from engine.core.machine import Gauge, nvml
 from engine.core.machine.nvml import Card, card_of, nvidia_driver, visible
+from engine.core.setup import card as of_torch
 
 UUIDS = "GPU-aa11", "GPU-aa22", "GPU-bb33"
 ANSWERS: dict[str, Any] = {
@@ -212,3 +214,13 @@ def test_two_cards_are_linked_as_nvml_says(nvlink: int | None, apart: int | None
     questions = {"nvmlDeviceGetP2PStatus": ask(nvlink), "nvmlDeviceGetTopologyCommonAncestor": ask(apart)}
     lib = SimpleNamespace(**constants, **questions)
     assert Card(lib, UUIDS[0]).linked_by(Card(lib, UUIDS[1])) == words
+
+
+def test_a_device_of_torchs_is_found_by_its_uuid_and_not_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA counts the fastest first, and NVML by slot."""
+    ours = {0: "bb33", 1: "aa11", 2: "dd55"}
+    monkeypatch.setattr(nvml, "_library", machine)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: SimpleNamespace(uuid=ours[at.index]))
+    found = [of_torch.card_of(torch.device("cuda", index)) for index in ours]
+    assert [card and card._handle for card in found] == ["GPU-bb33", "GPU-aa11", None]
+    assert of_torch.card_of(torch.device("cpu")) is None

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine.core.setup import kv_budget
 from engine.core.setup.activations import activation_bytes
 from engine.core.setup.kv_budget import check_wanted, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
@@ -106,3 +109,16 @@ def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine) -> None:
         assert not prepared.serves(replace(config, **changed))  # type: ignore[arg-type]
     assert not prepared.serves(replace(config, cuda_graphs=False))
     assert not prepared.serves(replace(config, mixed_graphs=False))
+
+
+@pytest.mark.parametrize("display", [False, True])
+def test_a_pool_beside_a_desktop_leaves_it_more(display: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = replace(load(ModelSpec("demo-draft")), device=torch.device("cuda", 0))
+    monkeypatch.setattr(kv_budget, "free_memory", lambda device: 4 * GB)
+    monkeypatch.setattr(kv_budget, "card_of", lambda device: SimpleNamespace(drives_display=lambda: display))
+    config = EngineConfig(kv_memory=7 * GB // 2)
+    if display:
+        with pytest.raises(InvalidInput, match="of the GPU's memory are free"):
+            kv_budget.pool_blocks(model, config)
+    else:
+        assert kv_budget.pool_blocks(model, config) > 0

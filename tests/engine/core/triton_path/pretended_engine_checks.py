@@ -1,6 +1,7 @@
 """Checks of an engine whose device is "cuda", which `test_pretend_gpu.py` runs on a pretend GPU."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -35,7 +36,11 @@ CONFIGS = {
 }
 
 
+met: list[Rehearsal] = []
+
+
 def meet_few(self: Rehearsal, glance: Callable[[], None]) -> None:
+    met.append(self)
     glance()
     self.play(2, 2)
 
@@ -106,6 +111,7 @@ def test_a_load_says_what_it_does_all_the_while(engine: Engine) -> None:
     told = [stage for stage, _ in groupby(each.stage for each in stages)]
     after = told[told.index("fusing small operations") + 1 :]
     assert after == ["measuring this machine", "compiling kernels for this GPU, once", "capturing graphs", "warming up"]
+    assert met, "and is rehearsed what compiles every kernel"
 
 
 def test_everything_of_a_model_is_on_its_gpu(engine: Engine) -> None:
@@ -118,3 +124,10 @@ def test_everything_of_a_model_is_on_its_gpu(engine: Engine) -> None:
     assert len(held) > 10
     assert tensor.cards[1].allocated > 0
     assert tensor.cards[0].most_allocated == 0
+
+
+def test_what_the_engines_thread_asks_of_no_gpu_in_particular_is_asked_of_its_own(engine: Engine) -> None:
+    """A capture waits so: on another GPU it would take memory there."""
+    found: Future[int] = Future()
+    engine._inbox.post(lambda: found.set_result(torch.cuda.current_device()))
+    assert found.result(20) == torch.device(DEVICE).index

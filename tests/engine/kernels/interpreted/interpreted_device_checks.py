@@ -5,9 +5,11 @@ kept here instead of in a driver. All else is real.
 """
 
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +28,7 @@ from engine.kernels.store_kv import store_kv
 from engine.models import loading
 from engine.models.device import trial
 from engine.models.fusion.fuse import fuse
+from engine.quality.measure import Window, Yardstick
 from tests.engine.fusing_case import FUSED, by_kernel, logits, served
 
 CPU, SECOND = torch.device("cpu"), torch.device("cuda:1")
@@ -60,6 +63,7 @@ def launched_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return own(self, *args, **kwargs)
 
     monkeypatch.setattr(torch.cuda, "current_device", current)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: exchange(torch.device(device).index))
     monkeypatch.setattr(torch.cuda, "_exchange_device", exchange)
     monkeypatch.setattr(torch.cuda, "_maybe_exchange_device", exchange)
     monkeypatch.setattr(interpreter.GridExecutor, "__call__", call)
@@ -98,6 +102,43 @@ def test_a_model_is_loaded_with_its_device_as_the_threads(
     monkeypatch.setattr(loading, "_load", lambda *_: SimpleNamespace(on=torch.cuda.current_device()))
     assert loading.load(ModelSpec()).on == 1
     assert torch.cuda.current_device() == 0
+
+
+def test_a_ranks_part_is_read_with_its_device_as_the_threads_for_good(
+    launched_on: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def device_for(asked: str) -> tuple[torch.device, str]:
+        tried.append(torch.cuda.current_device())
+        return SECOND, ""
+
+    monkeypatch.setattr(loading, "device_for", device_for)
+    monkeypatch.setattr(loading, "_read", lambda *_: SimpleNamespace(on=torch.cuda.current_device()))
+    place: Any = SimpleNamespace(device="cuda:1")
+    assert loading.load_part(ModelSpec(), Path(), place).on == 1
+    assert tried == [1], "the first launch is there too"
+    assert torch.cuda.current_device() == 1
+
+
+def test_quality_is_read_with_the_models_device_as_the_threads(launched_on: list[int]) -> None:
+    """Some of a model's kernels are other libraries', which launch on the thread's."""
+    on: list[int] = []
+
+    class Module:
+        def set_attn_implementation(self, name: str) -> None:
+            pass
+
+        def __call__(self, input_ids: Tensor, **_: object) -> SimpleNamespace:
+            on.append(torch.cuda.current_device())
+            return SimpleNamespace(logits=torch.zeros(1, input_ids.shape[1], 5))
+
+    model: Any = SimpleNamespace(device=SECOND, module=Module())
+    with tempfile.TemporaryFile() as file:
+        yardstick = Yardstick("", 3, 4, file)
+        yardstick.windows = [Window([1, 2, 3, 4], [True] * 3)]
+        elsewhere(lambda: yardstick.read(model, lambda *_: None, original=True))
+    assert on == [1]
 
 
 def test_a_fused_model_is_proved_and_read_where_it_is_in_any_thread(launched_on: list[int]) -> None:

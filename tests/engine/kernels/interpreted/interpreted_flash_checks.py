@@ -3,6 +3,7 @@ TRITON_INTERPRET=1, in a process of their own."""
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -106,3 +107,35 @@ def test_transformers_own_engine_gives_the_tokens_of_generate_with_it(monkeypatc
     found = {each.request_id: each.generated_tokens for each in ended}
     assert [found[name] for name in names] == right
     assert len(steps) >= max(new) - 2, "steps of rows of one token are the kernel's"
+
+
+def test_on_a_gpu_prompts_are_causal_and_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the operation's own schema names what it is given."""
+    names = [each.name for each in torch.ops.aten._flash_attention_forward.default._schema.arguments]
+    given: dict[str, Any] = {}
+
+    def forward(*values: object, **options: object) -> list[str]:
+        given.update(zip(names, values), **options)
+        return ["out", "logsumexp"]
+
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", forward)
+    q, k, v, queries, contexts = SimpleNamespace(is_cuda=True), *"kv", "queries", "contexts"
+    assert attend_prompts(q, k, v, queries, contexts, 5, 7, 0.2, True) == "out"  # type: ignore[arg-type]
+    assert given == {
+        "query": q, "key": "k", "value": "v", "cum_seq_q": "queries", "cum_seq_k": "contexts", "max_q": 5, "max_k": 7,
+        "dropout_p": 0.0, "is_causal": True, "return_debug_mask": False, "scale": 0.2,
+    }  # fmt: skip
+
+
+def test_prompts_see_what_is_before_them_and_nothing_else() -> None:
+    random, queries, contexts = torch.Generator().manual_seed(2), [3, 1, 0, 5], [7, 4, 0, 5]
+    starts, ends = (torch.tensor([0, *lengths]).cumsum(0) for lengths in (queries, contexts))
+    q = torch.randn(sum(queries), HEADS, DIM, generator=random)
+    k, v = torch.randn(2, sum(contexts), KV_HEADS, DIM, generator=random)
+    out = attend_prompts(q, k, v, starts, ends, 5, 7, 0.2, True)
+    for first, count, begin, context in zip(starts, queries, ends, contexts):
+        for j in range(count):
+            seen = slice(int(begin), int(begin) + context - count + j + 1)
+            scores = torch.einsum("hd,khd->hk", q[first + j], k[seen].repeat_interleave(HEADS // KV_HEADS, 1)) * 0.2
+            right = torch.einsum("hk,khd->hd", scores.softmax(1), v[seen].repeat_interleave(HEADS // KV_HEADS, 1))
+            torch.testing.assert_close(out[first + j], right, rtol=1e-5, atol=1e-5)

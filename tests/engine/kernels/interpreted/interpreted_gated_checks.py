@@ -20,6 +20,7 @@ from engine.kernels.products.awq_matmul import FUSED_ROWS, awq_matmul, can_gate
 from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.silu_mul import Activation, act_mul
+from engine.models.fusion.awq_products import Awq
 from engine.models.fusion.fuse import fuse
 from engine.models.fusion.gated_products import KERNEL
 from engine.models.fusion.products import Dense
@@ -114,5 +115,18 @@ def test_a_gated_product_that_computes_something_else_is_not_used(monkeypatch: p
 
     monkeypatch.setattr(Dense, "gated", wrong)
     fusion = fuse(served("llama", HALF, layers=LAYERS))
+    assert not all_kernels(fusion)[KERNEL]
+    assert all_kernels(fusion)["gate"] == LAYERS
+
+
+def test_a_gated_product_that_is_wrong_of_many_rows_alone_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Awq.gated
+
+    def wrong(self: Awq, x: Tensor, activation: Activation) -> Tensor | None:
+        product = own(self, x, activation)
+        return product if product is None or x.numel() < 20 * x.shape[-1] else product * 1.01
+
+    monkeypatch.setattr(Awq, "gated", wrong)
+    fusion = fuse(awq_model("llama"))
     assert not all_kernels(fusion)[KERNEL]
     assert all_kernels(fusion)["gate"] == LAYERS

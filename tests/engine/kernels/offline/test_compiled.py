@@ -4,8 +4,10 @@ those that fail, sizes beyond the shipped ones, and what Triton makes of the mai
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ import engine
 from engine.kernels import rms_norm
 from engine.kernels.attention.tilings import DEFAULT, WIDEST, Rows, usual_tiling
 from engine.kernels.jit import Launch, launched
+from engine.kernels.offline import compiled
 from engine.kernels.offline.compiled import (
     SHARED_MEMORY,
     Usage,
@@ -95,6 +98,26 @@ def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         main(["91"])
     assert "sm is one of 80, 86, 89, 90, 100, 120, not 91" in capsys.readouterr().err
+
+
+def test_the_command_fails_where_a_kernel_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def took(sm: int, name: str) -> Usage | str:
+        if name == "broken":
+            return "Traceback: no such instruction"
+        return Usage(64, 200 * 1024 if name == "large" else 0, 8, 4, looped=2 * (name == "spilling"))
+
+    monkeypatch.setattr(compiled, "ProcessPoolExecutor", lambda *_: nullcontext(SimpleNamespace(map=map)))
+    monkeypatch.setattr(compiled, "measured", took)
+    for names, failed in (("fine large", ""), ("broken fine", "broken"), ("spilling", "spilling")):
+        monkeypatch.setattr(compiled, "shipped", lambda sm, names=names: dict.fromkeys(names.split()))
+        assert main(["90"]) == int(bool(failed))
+        verdict = f"1 do not compile, spill in a loop or do not fit: {failed} on sm_90" if failed else "all fit"
+        assert capsys.readouterr().out.endswith(f"{verdict}\n")
+    monkeypatch.setattr(compiled, "shipped", lambda sm: {"large": None})
+    assert main(["90", "89"]) == 1
+    assert "large on sm_89" in capsys.readouterr().out
 
 
 def test_what_is_laid_aside_outside_of_loops_is_no_spill_in_one() -> None:
