@@ -10,16 +10,15 @@ ALWAYS int any_bit(const uint32_t *bits, long tokens) {
 /* Of one token, and of LANES tokens from the i-th on; where there are no bits, all are allowed. */
 ALWAYS int allows(const uint32_t *bits, long token) { return !bits || bits[token >> 5] >> (token & 31) & 1; }
 ALWAYS words allowed_lanes(const uint32_t *bits, long i) {
-    const words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     if (!bits) return ~(words){0};
-    return -((((words){0} + (bits[i >> 5] >> (i & 31))) >> lane) & 1);
+    return -((((words){0} + (bits[i >> 5] >> (i & 31))) >> numbered()) & 1);
 }
 /* The highest of a row's values among those, and which it is, the first of equals; where none is above minus infinity,
  * the first that is allowed. */
 ALWAYS float highest_allowed(const void *row, const uint32_t *bits, long tokens, int half, long *token) {
     const long whole = tokens / LANES * LANES;
     vec tops = (vec){0} - INFINITY;
-    words at = {0}, here = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    words at = {0}, here = numbered();
     for (long i = 0; i < whole; i += LANES, here += LANES) {
         const vec x = get_lanes(row, i, half);
         const words higher = (words)(x > tops) & allowed_lanes(bits, i);

@@ -9,7 +9,8 @@
 #include "cache.h"
 
 #define MOST 8        /* queries of one KV head that are answered together */
-#define SUMS 4        /* of them, whose sums of values fit the registers */
+#define SCORED (REGISTERS / 4) /* of them, whose scores fit the registers, and */
+#define SUMS (REGISTERS / 8)   /* whose sums of values do */
 #define SCORES 16384  /* that stay near a core */
 
 struct attention {
@@ -44,12 +45,12 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
                   long width, const int count, const int kind) {
     const long dim = a->head_dim, block = a->block, bytes = kind_bytes(kind);
     for (long lane = 0; lane < block; lane += LANES) {
-        vec even[MOST], odd[MOST];
+        vec even[SCORED], odd[SCORED];
         for (int i = 0; i < count; i++) even[i] = odd[i] = (vec){0};
 #ifdef __AVX512BF16__
         if (kind == HALF) {
             /* Two values of each key side by side, as the processor multiplies them. */
-            const words order = (words){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * 0x10001 + 0x100000;
+            const words order = numbered() * 0x10001 + 0x100000;
             for (long d = 0; d < dim; d += 4)
                 for (int step = 0; step < 2; step++) {
                     fetch(ahead + ((d + 2 * step) * block + lane) * bytes);
@@ -96,7 +97,7 @@ ALWAYS void take_query(const struct attention *a, const void *q, float *query, c
 ALWAYS void weigh(const struct attention *a, float *s, long begin, long end, long seen, float *high, float *total,
                   float *shrinks) {
     const vec least = (vec){0} - INFINITY;
-    const integers count = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const integers count = (integers)numbered();
     vec tops = least, sums = {0};
     float top = *high;
     for (long i = 0; i < seen; i += LANES) {
@@ -140,7 +141,7 @@ ALWAYS void add_columns(const char *values, const char *ahead, const float *weig
         for (int i = 0; i < wide; i++) all[q][i] = *(vec *)(sum + q * dim + i * LANES) * shrinks[q];
     for (long j = low; j < high; j++) {
         vec x[4];
-        for (int line = 0; line < bytes * wide / 4; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
+        for (int line = 0; line < (bytes * wide * LANES + 63) / 64; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
         if (wide == 4) get_values(x, values, j * dim + d, kind);
         else for (int i = 0; i < wide; i++) x[i] = cached_lanes(values, j * dim + d + i * LANES, kind);
         for (int q = 0; q < count; q++) for (int i = 0; i < wide; i++) all[q][i] += weights[q * width + j] * x[i];
@@ -207,8 +208,8 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 float *s = t->scores + begin * width + (b - from) * block;
                 const float *q = t->query + begin * dim;
                 long i = 0;
-                for (; i + 8 <= queries; i += 8) score(a, keys, ahead, q + i * dim, s + i * width, width, 8, kind);
-                if (queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, kind), i += 4;
+                for (; i + SCORED <= queries; i += SCORED) score(a, keys, ahead, q + i * dim, s + i * width, width, SCORED, kind);
+                if (SCORED > 4 && queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, kind), i += 4;
                 if (queries - i >= 2) score(a, keys, ahead, q + i * dim, s + i * width, width, 2, kind), i += 2;
                 if (queries - i >= 1) score(a, keys, ahead, q + i * dim, s + i * width, width, 1, kind);
             }
@@ -233,7 +234,7 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 for (long i = begin; i < end;) {
                     const float *s = t->scores + i * width + (b - from) * block;
                     float *sum = t->sum + i * dim, *shrinks = t->shrinks + i;
-                    if (end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, kind), i += 4;
+                    if (SUMS >= 4 && end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, kind), i += 4;
                     else if (end - i >= 2) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 2, kind), i += 2;
                     else add_values(a, values, ahead, s, width, low, high, sum, shrinks, 1, kind), i += 1;
                 }

@@ -17,13 +17,34 @@
 /* Of GNU's OpenMP; other runtimes have it too. Called by name, so that any C compiler will do. */
 extern int omp_get_num_threads(void), omp_get_thread_num(void);
 
+/* Of a vector of the processor's own registers: a wider one has no machine mode, and each of its operations goes
+ * through memory (a product took ten times as long). */
+#if defined __AVX512F__
 #define LANES 16
+#elif defined __AVX__
+#define LANES 8
+#else
+#define LANES 4
+#endif
+/* How many there are, which bounds the sums that a loop can keep. */
+#if defined __AVX512F__ || defined __aarch64__
+#define REGISTERS 32
+#else
+#define REGISTERS 16
+#endif
 #define ALWAYS static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+/* The number of each lane. */
+ALWAYS words numbered(void) {
+    words x;
+    for (int lane = 0; lane < LANES; lane++) x[lane] = lane;
+    return x;
+}
 
 ALWAYS float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
 ALWAYS uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }

@@ -7,15 +7,18 @@
  */
 #include "common.h"
 
-#ifdef __AVX512F__
-#define WIDE 4 /* vectors of a panel: with ROWS times as many sums they fill the registers */
-#else
-#define WIDE 1
-#endif
 #define ROWS 6
+#define WIDE (REGISTERS / 8) /* vectors of a panel: with ROWS times as many sums they fill the registers */
 #define PANEL (WIDE * LANES)
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
+#define PIECE 256         /* pairs of bfloat16 that are widened at once */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
+
+#ifdef __AVX512BF16__
+#define MULTIPLIES_HALVES 1
+#else
+#define MULTIPLIES_HALVES 0
+#endif
 
 enum { SILU = 1, GELU };
 
@@ -32,7 +35,7 @@ struct product {
 
 long panel_width(void) { return PANEL; }
 
-/* Adds to `sums` what `pairs` (of bfloat16) or so many values of x give, for `rows` rows of x. */
+/* Adds to `sums` what `count` pairs of bfloat16, or values of float32, give for `rows` rows of x. */
 ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, long count, long stride, const int rows,
                      const int half) {
     for (long k = 0; k < count; k++) {
@@ -41,20 +44,34 @@ ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, lo
         for (int r = 0; r < rows; r++) {
             uint32_t bits;
             memcpy(&bits, x + r * stride + 4 * k, 4);
-            for (int i = 0; i < WIDE; i++) {
+            for (int i = 0; i < WIDE; i++)
 #ifdef __AVX512BF16__
-                if (half) {
-                    sums[r][i] = (vec)_mm512_dpbf16_ps((__m512)sums[r][i], (__m512bh)_mm512_set1_epi32(bits), (__m512bh)w[i]);
-                    continue;
-                }
+                if (half) sums[r][i] = (vec)_mm512_dpbf16_ps((__m512)sums[r][i], (__m512bh)_mm512_set1_epi32(bits), (__m512bh)w[i]);
+                else
 #endif
-                if (half) {
-                    sums[r][i] += as_float(bits << 16) * (vec)(w[i] << 16);
-                    sums[r][i] += as_float(bits & 0xffff0000) * (vec)(w[i] & 0xffff0000);
-                } else {
                     sums[r][i] += as_float(bits) * (vec)w[i];
-                }
-            }
+        }
+    }
+}
+
+/* Of bfloat16 that the processor does not multiply: of both as float32, those of x widened beforehand, a piece of the
+ * depth that stays nearest to the core at a time. Each is read by itself, for all of the panel. */
+ALWAYS void multiply_widened(vec sums[ROWS][WIDE], const char *weight, const char *x, long count, long stride,
+                             const int rows) {
+    float wide[ROWS][2 * PIECE];
+    for (long begin = 0; begin < count; begin += PIECE) {
+        const long some = count - begin < PIECE ? count - begin : PIECE;
+        for (int r = 0; r < rows; r++)
+            for (long i = 0; i < 2 * some; i++) wide[r][i] = widen(((const uint16_t *)(x + r * stride))[2 * begin + i]);
+        for (long k = 0; k < some; k++) {
+            const words *pairs = (const words *)weight + (begin + k) * WIDE;
+            words w[WIDE];
+            for (int i = 0; i < WIDE; i++) w[i] = pairs[i] << 16;
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < WIDE; i++) sums[r][i] += wide[r][2 * k] * (vec)w[i];
+            for (int i = 0; i < WIDE; i++) w[i] = pairs[i] & 0xffff0000;
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < WIDE; i++) sums[r][i] += wide[r][2 * k + 1] * (vec)w[i];
         }
     }
 }
@@ -103,9 +120,11 @@ ALWAYS void tile(const struct product *p, long row, long panel, long begin, long
         vec sums[ROWS][WIDE];
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) sums[r][i] = begin ? *(vec *)(before + r * PANEL + i * LANES) : (vec){0};
-        multiply(sums, (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes,
-                 (const char *)p->x + (row * p->x_stride + begin) * bytes, (end - begin) * bytes / 4,
-                 p->x_stride * bytes, rows, half);
+        const char *weight = (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes;
+        const char *x = (const char *)p->x + (row * p->x_stride + begin) * bytes;
+        const long count = (end - begin) * bytes / 4, stride = p->x_stride * bytes;
+        if (half && !MULTIPLIES_HALVES) multiply_widened(sums, weight, x, count, stride, rows);
+        else multiply(sums, weight, x, count, stride, rows, half);
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) *(vec *)(to + r * PANEL + i * LANES) = sums[r][i];
     }
