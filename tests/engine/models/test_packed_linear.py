@@ -25,27 +25,6 @@ def test_its_weight_can_be_read_back_exactly():
     assert torch.equal(PackedLinear(plain, LargePages()).weight, plain.weight)
 
 
-@pytest.mark.skipif(native().library is None, reason=native().why)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("depth", "columns"), [(96, 160), (64, 8), (14_000, 100)])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_our_product_equals_torchs(dtype, depth, columns, threads):
-    torch.manual_seed(depth)
-    weight, bias = torch.randn(columns, depth).to(dtype) / depth**0.5, torch.randn(columns)
-    packed = calls.pack(weight, LargePages())
-    assert torch.equal(calls.unpack(packed, columns), weight)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for rows in [0, 1, 2, 3, 4, 5, 6, 7, 13, 64, 200]:
-            x = torch.randn(rows, 2 * depth).to(dtype)[:, :depth]  # rows with gaps between them
-            made, expected = calls.product(x, packed, bias, columns), x.double() @ weight.double().T + bias.double()
-            tolerance = 2e-5 if dtype is torch.float32 else 1e-2
-            torch.testing.assert_close(made.double(), expected, rtol=tolerance, atol=tolerance)
-    finally:
-        torch.set_num_threads(before)
-
-
 HALVES = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 

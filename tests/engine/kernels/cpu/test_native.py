@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,6 +18,7 @@ from engine.config.specs import ModelSpec
 from engine.jobs.progress import LoadCancelled
 from engine.kernels.attention.options import Options
 from engine.kernels.cpu import calls, library
+from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.structures import Call, Part, Program, Structure
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
@@ -166,6 +167,27 @@ def test_small_operations_round_as_torch_does(dtype, rows) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("depth", "columns"), [(96, 160), (64, 8), (14_000, 100)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_our_product_equals_torchs(dtype, depth, columns, threads) -> None:
+    torch.manual_seed(depth)
+    weight, bias = torch.randn(columns, depth).to(dtype) / depth**0.5, torch.randn(columns)
+    packed = calls.pack(weight, LargePages())
+    assert torch.equal(calls.unpack(packed, columns), weight)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for rows in [0, 1, 2, 3, 4, 5, 6, 7, 13, 64, 200]:
+            x = torch.randn(rows, 2 * depth).to(dtype)[:, :depth]  # rows with gaps between them
+            made, expected = calls.product(x, packed, bias, columns), x.double() @ weight.double().T + bias.double()
+            tolerance = 2e-5 if dtype is torch.float32 else 1e-2
+            torch.testing.assert_close(made.double(), expected, rtol=tolerance, atol=tolerance)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_greedy_choice_is_torchs(dtype) -> None:
     torch.manual_seed(0)
     logits = (torch.randn(70, 1003) * 5).to(dtype)
@@ -207,6 +229,48 @@ def test_any_compiler_takes_the_sources_for_any_processor(compiler: str, process
     order = [compiler, f"-march={processor}", "-fsyntax-only", "-Wno-psabi", "-Werror", *sources]
     done = subprocess.run(order, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("gcc"), reason="it is told from gcc's words")
+@pytest.mark.parametrize(
+    ("name", "processor"), [("product", "x86-64"), ("product", "x86-64-v3"), ("attention", "x86-64-v3")]
+)
+def test_sums_stay_in_the_registers_of_any_processor(name: str, processor: str) -> None:
+    """A vector that is wider than those lies on the stack, where its every operation reads and writes it."""
+    (source,) = (source for source in library.SOURCES if source.name == f"{name}.c")
+    flags = [flag for flag in library.FLAGS if flag not in ("-march=native", "-shared")]
+    order = ["gcc", *flags, f"-march={processor}", "-Wno-psabi", "-S", "-o", "-", str(source)]
+    made = subprocess.run(order, capture_output=True, text=True, check=True).stdout
+    multiplied = re.findall(r"^\s+v?(?:f?mul|fn?madd\d+)ps\s", made, re.MULTILINE)
+    stored = re.findall(r"^\s+v?mov(?:[au]ps|dq[au]\d*)\s+%[xyz]mm\d+, -?\d*\(%r[sb]p", made, re.MULTILINE)
+    assert len(multiplied) > 300
+    assert len(stored) < len(multiplied) / 2
+
+
+@pytest.fixture
+def narrower(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Kernels for a processor with narrower registers than this one has."""
+    if platform.machine() != "x86_64" or library.find_compiler() is None:
+        pytest.skip("nothing is compiled for such a processor")
+    processor = "x86-64-v3" if "avx512f" in library._processor() else "x86-64"
+    flags = [flag.replace("native", processor).replace("-O3", "-O1") for flag in library.FLAGS]
+    monkeypatch.setattr(library, "FLAGS", flags)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for kept in (library.function, library.work):
+        kept.cache_clear()
+    monkeypatch.setattr(library, "_native", library.look())
+    yield
+    for kept in (library.function, library.work):
+        kept.cache_clear()
+
+
+def test_narrower_registers_compute_the_same(narrower: None) -> None:
+    for dtype in DTYPES:
+        test_decode_attention_equals_the_oracle(dtype, 8, 80, 16, Options(0.4, window=100, softcap=4.0), threads=1)
+        test_decode_attention_equals_the_oracle(dtype, 3, 64, 16, Options(0.3), threads=2)
+        test_our_product_equals_torchs(dtype, 1000, 100, threads=2)
+        test_small_operations_round_as_torch_does(dtype, 3)
+        test_the_greedy_choice_is_torchs(dtype)
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
