@@ -121,9 +121,9 @@ def make_tiny_model(tiny: TinyModel, seed: int = 0, layers: int | None = None) -
     return module
 
 
-def save_tiny_model(tiny: TinyModel, folder: Path, seed: int = 0) -> None:
+def save_tiny_model(tiny: TinyModel, folder: Path, seed: int = 0, layers: int | None = None) -> None:
     """Writes weights, config and the demo tokenizer to `folder`."""
-    make_tiny_model(tiny, seed).save_pretrained(folder)
+    make_tiny_model(tiny, seed, layers).save_pretrained(folder)
     demo = resources.path("models/stories-5m")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(demo / name, folder / name)

@@ -116,15 +116,16 @@ class RunnerFactory:
                     raise
 
     def _prepare(self, config: EngineConfig, say: Reporter, draft: LoadedModel | None) -> PreparedRunner:
-        model, shape, report = self._model, shape_of(config), partial(say, "capturing graphs")
+        model, shape = self._model, shape_of(config)
+        report, warm_up = partial(say, "capturing graphs"), partial(say, "warming up")
         if model.device.type != "cuda":
             blocks = pool_blocks(model, config, draft=draft)
             runner = make_runner(model, config, blocks)
             runner.capture(report)
-            rehearsal = self._warm(runner, config, blocks, partial(say, "warming up"))
+            rehearsal = self._warm(runner, config, blocks, warm_up)
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
-            drafts = self._draft(draft, config, blocks, report)
+            drafts = self._draft(draft, config, blocks, report, warm_up)
             recorded = runner.recorded_bytes + (drafts.runner.recorded_bytes if drafts else 0)
             activations = self._activations[shape] + recorded
             host = prepare_host_memory(runner, config, blocks, self._roof)
@@ -141,9 +142,9 @@ class RunnerFactory:
         before = free_memory(model.device)
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
-        drafts = self._draft(draft, config, blocks, report, operations)
+        drafts = self._draft(draft, config, blocks, report, warm_up, operations)
         host = prepare_host_memory(runner, config, blocks, self._roof)
-        rehearsal = self._warm(runner, config, blocks, partial(say, "warming up"))
+        rehearsal = self._warm(runner, config, blocks, warm_up)
         return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
 
     def _draft(
@@ -152,6 +153,7 @@ class RunnerFactory:
         config: EngineConfig,
         blocks: int,
         report: Callable[[int, int], None],
+        glance: Callable[[], None],
         operations: float = FASTEST,
     ) -> DraftModel | None:
         if draft is None:
@@ -159,7 +161,7 @@ class RunnerFactory:
         alone = replace(config, speculation=None, draft=None)
         runner = make_runner(draft, alone, blocks, operations)
         runner.capture(report)
-        Rehearsal(runner, alone, blocks, draft.card.context, self._detokenizers).play(2, 2)
+        self._warm(runner, alone, blocks, glance)
         runner.reset()
         return DraftModel(runner, config.token_budget)
 
@@ -173,8 +175,8 @@ class RunnerFactory:
     def _warm(self, runner: Runner, config: EngineConfig, blocks: int, glance: Callable[[], None]) -> Rehearsal:
         """So that first-use costs are not in anybody's time to first token. `glance` is called between steps, and may
         raise."""
-        rehearsal = Rehearsal(runner, config, blocks, self._model.card.context, self._detokenizers)
-        if self._model.device.type == "cuda":
+        rehearsal = Rehearsal(runner, config, blocks, runner.model.card.context, self._detokenizers)
+        if runner.model.device.type == "cuda":
             rehearsal.meet_all_kernels(glance)
         else:
             glance()

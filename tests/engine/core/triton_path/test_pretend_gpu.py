@@ -15,6 +15,7 @@ pytestmark = [
 
 ENGINE = Path(__file__).parents[2]
 CHECKS = (
+    ENGINE / "core/triton_path/pretended_census_checks.py",
     ENGINE / "core/triton_path/pretended_engine_checks.py",
     ENGINE / "core/triton_path/pretended_architecture_checks.py",
     ENGINE / "runner/pretended_sampler_checks.py",
