@@ -102,7 +102,7 @@ def census() -> Iterator[Census]:
 
 def spec(folder: Path, name: str) -> ModelSpec:
     save_tiny_model(TINY_MODELS[name], folder, layers=1)
-    return ModelSpec(str(folder), dtype="float32", device="cuda:0")
+    return ModelSpec(str(folder), dtype="float32", device="cuda:1")  # as all checks of this process
 
 
 @pytest.fixture(scope="module")
