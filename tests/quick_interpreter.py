@@ -5,6 +5,9 @@ does for kernels that compile in between. The type of a block, and what a value 
 values of it, not anew for each; two values of one type are not made alike. An integer operation that needs more bits
 than it has fails, by one look at its result in 64 bits: Triton's own check is of no effect unless its options say
 `debug`, and takes thirty times as long.
+
+Products of tiles are summed in 64 bits: in 32, which order a processor's library takes depends on the tile's shape, and
+what two kernels compute alike would differ in its last bits.
 """
 
 from functools import cache
@@ -99,7 +102,18 @@ def _check_overflow(self: Any, lhs: Any, rhs: Any, binary_op: Any) -> None:
         assert fits, f"int{of.int_bitwidth} overflow detected for operation {name}"
 
 
+_dot = interpreter.InterpreterBuilder.create_dot
+
+
+def _summed_exactly(self: Any, a: Any, b: Any, d: Any, *given: Any) -> Any:
+    if a.data.dtype.kind != "f":  # of what else there is NumPy has no type
+        return _dot(self, a, b, d, *given)
+    product = np.matmul(a.data, b.data, dtype=np.float64).astype(d.data.dtype)
+    return interpreter.TensorHandle(product + d.data, d.dtype.scalar)
+
+
 interpreter._patch_lang = _patch_once
+interpreter.InterpreterBuilder.create_dot = _summed_exactly
 interpreter._get_np_dtype = _numpy_dtype
 core.block_type.__new__ = staticmethod(_block)  # type: ignore[assignment]
 core.block_type.__init__ = lambda *_: None  # type: ignore[misc,assignment]
