@@ -44,7 +44,7 @@ def test_rows_of_every_width_are_normed(width: int, rounding: Rounding, dtype: t
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [(1, 1), (64, 40), (1000, 300), (1024, 256), (2048, 64), (300, 2056), (256, 4096)]
+    ("inputs", "outputs"), [(1, 1), (64, 40), (1000, 300), (1024, 256), (2048, 64), (300, 136), (256, 272)]
 )
 def test_a_row_is_multiplied_with_weights_of_every_shape(inputs: int, outputs: int) -> None:
     x, weight = draw(1, 1, inputs).half(), draw(outputs, inputs, seed=1, scale=inputs**-0.5).half()

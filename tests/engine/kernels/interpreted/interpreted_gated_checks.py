@@ -62,7 +62,7 @@ def nf4(outputs: int, bias: Tensor | None) -> Callable[..., Tensor]:
 @pytest.mark.parametrize(
     ("make", "rows", "outputs"),
     [
-        *((dense, 1, outputs) for outputs in (24, 2 * 37, 2048)),
+        *((dense, 1, outputs) for outputs in (24, 2 * 37, 128, 256)),
         *((awq, rows, 2 * 144) for rows in (1, 9, 17, 33, FUSED_ROWS)),
         (awq, 5, 32),
         *((nf4, rows, 2 * 40) for rows in (1, 16, FEW_ROWS)),
