@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def few_programs() -> Iterator[None]:
-    """A program takes as long whatever its tile: rows are multiplied with the largest, from a few hundred outputs on."""
+    """A program takes as long whatever its tile: one row is multiplied with the largest, from 256 outputs on."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         yield
         return
