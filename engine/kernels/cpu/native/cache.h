@@ -38,7 +38,15 @@ ALWAYS bytes coded(vec x, const int kind) {
     return __builtin_convertvector((words)chosen((words)(bits < 121 << 23), (vec)small, (vec)normal) | sign, bytes);
 }
 
-/* Sixteen codes as whole numbers of scales; those of fp8 as so many 256 times as large, which a conversion gives as it
+ALWAYS words words_of(const void *from) {
+#if defined __AVX2__ && !defined __AVX512F__
+    return (words)_mm256_cvtepu8_epi32(_mm_loadl_epi64(from));
+#else
+    return __builtin_convertvector(*(const bytes *)from, words);
+#endif
+}
+
+/* A vector of codes as whole numbers of scales; those of fp8 as so many 256 times as large, which a conversion gives as it
  * is. */
 ALWAYS vec decoded(const void *from, const int kind) {
 #ifdef __AVX512F__
@@ -47,15 +55,21 @@ ALWAYS vec decoded(const void *from, const int kind) {
     const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7); /* halves but for the sign, which is twice */
     return (vec)_mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16((short)0xbfff)));
 #else
-    if (kind == INT8) return __builtin_convertvector(__builtin_convertvector(*(const signed_bytes *)from, integers), vec);
-    const words codes = __builtin_convertvector(*(const bytes *)from, words);
+    if (kind == INT8) {
+#ifdef __AVX2__
+        return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
+#else
+        return __builtin_convertvector(__builtin_convertvector(*(const signed_bytes *)from, integers), vec);
+#endif
+    }
+    const words codes = words_of(from);
     const vec least = (vec)((codes & 0x7f) << 20) * 5.1922968585348276e33f; /* 2^112 */
     return (vec)((words)least | (codes & 0x80) << 24);
 #endif
 }
-/* Sixteen scales of what `decoded` gives. */
+/* As many scales of what `decoded` gives. */
 ALWAYS vec scales_of(const void *from, const int kind) {
-    const words scales = __builtin_convertvector(*(const bytes *)from, words);
+    const words scales = words_of(from);
     return (vec)((scales << 20) + LEAST_SCALE + (kind == FP8 ? 8 << 23 : 0));
 }
 

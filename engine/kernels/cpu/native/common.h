@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -66,9 +66,12 @@ ALWAYS void put(void *to, long i, float x, int half) {
 /* From its i-th value on. Loops read through such pointers of their own: one that a structure holds is read anew for
  * every value, and the values are then gathered one by one. */
 ALWAYS void *part(const void *from, long i, int half) { return (char *)from + i * (half ? 2 : 4); }
+/* What the compiler makes of such a conversion goes value by value, or by halves. */
 ALWAYS vec widened(halves x) {
 #ifdef __AVX512F__
-    return (vec)((words)_mm512_cvtepu16_epi32((__m256i)x) << 16); /* the compiler would do it by halves */
+    return (vec)((words)_mm512_cvtepu16_epi32((__m256i)x) << 16);
+#elif defined __AVX2__
+    return (vec)((words)_mm256_cvtepu16_epi32((__m128i)x) << 16);
 #else
     return (vec)(__builtin_convertvector(x, words) << 16);
 #endif
@@ -78,13 +81,23 @@ ALWAYS vec get_lanes(const void *from, long i, int half) {
     return widened(*(const halves *)((const uint16_t *)from + i));
 }
 
+/* Of words below 2^16. */
+ALWAYS halves narrowed(words x) {
+#if defined __AVX2__ && !defined __AVX512F__
+    const __m256i pairs = _mm256_packus_epi32((__m256i)x, (__m256i)x); /* within each half of the register */
+    return (halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
+#else
+    return __builtin_convertvector(x, halves);
+#endif
+}
+
 /* Values rounded to bfloat16. The processor's own instruction takes what is too small for a normal float as zero. */
 ALWAYS halves nearest(vec x) {
 #ifdef __AVX512BF16__
     return (halves)_mm512_cvtneps_pbh((__m512)x);
 #else
     const words bits = (words)x, strange = (words)(x != x);
-    return __builtin_convertvector((((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) & ~strange) | (strange & 0x7fc0), halves);
+    return narrowed((((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) & ~strange) | (strange & 0x7fc0));
 #endif
 }
 ALWAYS vec rounded_lanes(vec x, int half) { return half ? widened(nearest(x)) : x; }

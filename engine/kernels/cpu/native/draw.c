@@ -3,7 +3,8 @@
 
 #define BLOCKS 256 /* at most, of a row: the sums up to each are kept */
 
-typedef double doubles __attribute__((vector_size(8 * LANES)));
+typedef float half_vec __attribute__((vector_size(2 * LANES)));
+typedef double doubles __attribute__((vector_size(4 * LANES)));
 
 struct draw {
     struct part part;
@@ -20,6 +21,12 @@ struct draw {
 ALWAYS vec weights(vec x, words may, float high, float temperature, float floor) {
     const vec power = (x - high) / temperature, weight = exponentials(power);
     return (vec)((words)weight & may & ~(words)(weight < floor) & ~(words)(power < -87.0f));
+}
+/* Each half of a vector is as many doubles as fill a register. */
+ALWAYS void add_halves(doubles lanes[2], vec some) {
+    half_vec halves[2];
+    memcpy(halves, &some, sizeof some);
+    for (int half = 0; half < 2; half++) lanes[half] += __builtin_convertvector(halves[half], doubles);
 }
 /* As many as are left, in a row's last vector. */
 ALWAYS words allowed_some(const uint32_t *bits, long i, long left) {
@@ -42,18 +49,18 @@ ALWAYS void draw_rows(const struct draw *d, long from, long to, const int half) 
         long count = 0;
         for (long begin = 0; begin < vocabulary; begin += block) {
             const long end = begin + block < vocabulary ? begin + block : vocabulary;
-            doubles lanes = {0};
+            doubles lanes[2] = {0};
             long i = begin;
             for (; i + LANES <= end; i += LANES) {
                 const vec some = weights(get_lanes(row, i, half), allowed_lanes(bits, i), high, temperature, floor);
-                lanes += __builtin_convertvector(some, doubles);
+                add_halves(lanes, some);
             }
             if (i < end) {
                 const words may = allowed_some(bits, i, end - i);
                 const vec some = weights(get_some(row, i, end - i, half), may, high, temperature, floor);
-                lanes += __builtin_convertvector(some, doubles);
+                add_halves(lanes, some);
             }
-            for (int lane = 0; lane < LANES; lane++) sum += lanes[lane];
+            for (int lane = 0; lane < LANES; lane++) sum += lanes[lane / (LANES / 2)][lane % (LANES / 2)];
             sums[count++] = sum;
         }
         const double mark = d->noises[r] * sum;
