@@ -42,9 +42,18 @@ def awq_model(name: str, **groups: int) -> PreTrainedModel:
     return module
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(name: str) -> None:
-    module = awq_model(name)
+@pytest.fixture(scope="module")
+def joined() -> nn.Module:
+    """The decoder layer of a model whose products are joined."""
+    module = awq_model("llama")
+    assert all_kernels(fuse(module))["product"] == JOINED + HEAD
+    layer = module.model.layers[0]
+    assert isinstance(layer, nn.Module)
+    return layer
+
+
+def test_packed_layers_of_one_input_are_one_product_and_can_be_undone() -> None:
+    module = awq_model("qwen2")  # whose layers have biases
     before, held = logits(module), held_bytes(module)
     fusion = fuse(module)
     assert all_kernels(fusion)["product"] == JOINED + HEAD, fusion.text
@@ -55,20 +64,16 @@ def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(name: str)
     assert torch.equal(logits(module), before)
 
 
-def test_a_joined_product_is_one_launch() -> None:
-    module = awq_model("llama")
-    attention = module.model.layers[0].self_attn
-    assert all_kernels(fuse(module))["product"] == JOINED + HEAD
+def test_a_joined_product_is_one_launch(joined: nn.Module) -> None:
+    attention = joined.self_attn
     x = torch.randn(3, 64).half()
     with torch.inference_mode():
         launches = launched(lambda: [attention.q_proj(x), attention.k_proj(x), attention.v_proj(x)])
     assert [launch.kernel.fn.__name__ for launch in launches].count("awq_matmul_kernel") == 1
 
 
-def test_each_layer_still_multiplies_by_itself_where_its_columns_lie() -> None:
-    module = awq_model("llama")
-    assert all_kernels(fuse(module))["product"] == JOINED + HEAD
-    layer = module.model.layers[0].self_attn.v_proj
+def test_each_layer_still_multiplies_by_itself_where_its_columns_lie(joined: nn.Module) -> None:
+    layer = joined.self_attn.v_proj
     assert not layer.scales.is_contiguous()
     for rows in (1, 20, FUSED_ROWS + 1):
         x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)).half()

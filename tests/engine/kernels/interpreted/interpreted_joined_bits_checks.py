@@ -57,9 +57,7 @@ def model_of(quantization: str, name: str) -> PreTrainedModel:
     return module
 
 
-@pytest.mark.parametrize(
-    ("quantization", "name"), [("nf4", "llama"), ("nf4", "qwen2"), ("int8-plain", "llama"), ("int8", "qwen2")]
-)
+@pytest.mark.parametrize(("quantization", "name"), [("nf4", "llama"), ("int8-plain", "llama"), ("int8", "qwen2")])
 def test_quantized_layers_of_one_input_are_one_product_and_can_be_undone(quantization: str, name: str) -> None:
     module = model_of(quantization, name)
     before = logits(module)
@@ -84,9 +82,8 @@ def test_scales_that_are_quantized_too_keep_the_layers_apart_and_that_is_said() 
     assert torch.equal(logits(module), before)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_few_rows_of_4_bit_layers_are_multiplied_by_our_kernel_and_many_by_bitsandbytes(name: str) -> None:
-    module = model_of("nf4", name)
+def test_few_rows_of_4_bit_layers_are_multiplied_by_our_kernel_and_many_by_bitsandbytes() -> None:
+    module = model_of("nf4", "qwen2")  # whose layers have biases
     fuse(module)
     attention, mlp = module.model.layers[0].self_attn, module.model.layers[0].mlp
     for layer in (attention.q_proj, attention.o_proj, mlp.up_proj, mlp.down_proj):
