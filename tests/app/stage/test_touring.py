@@ -119,7 +119,7 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: window.touring.tour is None, timeout=WAIT)
     assert session.config == EngineConfig(max_running=16)
-    qtbot.waitUntil(lambda: len(window.bridge.requests) == 2, timeout=WAIT)
+    qtbot.waitUntil(lambda: len(window.bridge.requests) == 2 and not window.bridge.behind, timeout=WAIT)
     assert [view.samples[0].text for view in window.bridge.requests.values()] == texts
     assert window.runs.path is None, "they are the engine's own, not a saved run"
     assert window.bridge.scope.following, "at their end"
