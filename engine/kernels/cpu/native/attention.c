@@ -8,10 +8,10 @@
  */
 #include "cache.h"
 
-#define MOST 8        /* queries of one KV head that are answered together */
-#define SCORED (REGISTERS / 4) /* of them, whose scores fit the registers, and */
-#define SUMS (REGISTERS / 8)   /* whose sums of values do */
-#define SCORES 16384  /* that stay near a core */
+#define MOST 8                 /* queries of one KV head that are answered together */
+#define SCORED (REGISTERS / 4) /* of them, whose scores fit the registers */
+#define SUMS (REGISTERS / 8)   /* of them, whose sums of values do */
+#define SCORES 16384           /* that stay near a core */
 
 struct attention {
     struct part part;   /* rows: queries */
@@ -135,13 +135,13 @@ ALWAYS void get_values(vec x[4], const void *values, long at, const int kind) {
 ALWAYS void add_columns(const char *values, const char *ahead, const float *weights, long width, long low, long high,
                         long d, long dim, float *sum, const float *shrinks, const int count, const int wide,
                         const int kind) {
-    const long bytes = kind_bytes(kind);
+    const long bytes = kind_bytes(kind), lines = (bytes * wide * LANES + 63) / 64;
     vec all[SUMS][4];
     for (int q = 0; q < count; q++)
         for (int i = 0; i < wide; i++) all[q][i] = *(vec *)(sum + q * dim + i * LANES) * shrinks[q];
     for (long j = low; j < high; j++) {
         vec x[4];
-        for (int line = 0; line < (bytes * wide * LANES + 63) / 64; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
+        for (int line = 0; line < lines; line++) fetch(ahead + (j * dim + d) * bytes + line * 64);
         if (wide == 4) get_values(x, values, j * dim + d, kind);
         else for (int i = 0; i < wide; i++) x[i] = cached_lanes(values, j * dim + d + i * LANES, kind);
         for (int q = 0; q < count; q++) for (int i = 0; i < wide; i++) all[q][i] += weights[q * width + j] * x[i];
@@ -208,10 +208,12 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 float *s = t->scores + begin * width + (b - from) * block;
                 const float *q = t->query + begin * dim;
                 long i = 0;
-                for (; i + SCORED <= queries; i += SCORED) score(a, keys, ahead, q + i * dim, s + i * width, width, SCORED, kind);
-                if (SCORED > 4 && queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, kind), i += 4;
-                if (queries - i >= 2) score(a, keys, ahead, q + i * dim, s + i * width, width, 2, kind), i += 2;
-                if (queries - i >= 1) score(a, keys, ahead, q + i * dim, s + i * width, width, 1, kind);
+#define SCORE(count) score(a, keys, ahead, q + i * dim, s + i * width, width, count, kind), i += count
+                while (queries - i >= SCORED) SCORE(SCORED);
+                if (SCORED > 4 && queries - i >= 4) SCORE(4);
+                if (queries - i >= 2) SCORE(2);
+                if (queries - i >= 1) SCORE(1);
+#undef SCORE
             }
         for (long i = 0; i < all; i++) {
             const long row = t->row + i % queries / a->group, first = first_seen(a, row) - at, count = a->lengths[row] - at;
@@ -234,9 +236,11 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 for (long i = begin; i < end;) {
                     const float *s = t->scores + i * width + (b - from) * block;
                     float *sum = t->sum + i * dim, *shrinks = t->shrinks + i;
-                    if (SUMS >= 4 && end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, kind), i += 4;
-                    else if (end - i >= 2) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 2, kind), i += 2;
-                    else add_values(a, values, ahead, s, width, low, high, sum, shrinks, 1, kind), i += 1;
+#define ADD(count) add_values(a, values, ahead, s, width, low, high, sum, shrinks, count, kind), i += count
+                    if (SUMS >= 4 && end - i >= 4) ADD(4);
+                    else if (end - i >= 2) ADD(2);
+                    else ADD(1);
+#undef ADD
                 }
             }
             if (b == from) for (long i = 0; i < all; i++) t->shrinks[i] = 1.0f;

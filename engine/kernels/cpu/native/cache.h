@@ -38,6 +38,7 @@ ALWAYS bytes coded(vec x, const int kind) {
     return __builtin_convertvector((words)chosen((words)(bits < 121 << 23), (vec)small, (vec)normal) | sign, bytes);
 }
 
+/* A vector of bytes, without and with a sign; see `widened`. */
 ALWAYS words words_of(const void *from) {
 #if defined __AVX2__ && !defined __AVX512F__
     return (words)_mm256_cvtepu8_epi32(_mm_loadl_epi64(from));
@@ -45,9 +46,16 @@ ALWAYS words words_of(const void *from) {
     return __builtin_convertvector(*(const bytes *)from, words);
 #endif
 }
+ALWAYS integers integers_of(const void *from) {
+#if defined __AVX2__ && !defined __AVX512F__
+    return (integers)_mm256_cvtepi8_epi32(_mm_loadl_epi64(from));
+#else
+    return __builtin_convertvector(*(const signed_bytes *)from, integers);
+#endif
+}
 
-/* A vector of codes as whole numbers of scales; those of fp8 as so many 256 times as large, which a conversion gives as it
- * is. */
+/* A vector of codes as whole numbers of scales; those of fp8 as so many 256 times as large, which a conversion gives as
+ * it is. */
 ALWAYS vec decoded(const void *from, const int kind) {
 #ifdef __AVX512F__
     const __m128i codes = _mm_loadu_si128(from);
@@ -55,13 +63,7 @@ ALWAYS vec decoded(const void *from, const int kind) {
     const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7); /* halves but for the sign, which is twice */
     return (vec)_mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16((short)0xbfff)));
 #else
-    if (kind == INT8) {
-#ifdef __AVX2__
-        return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
-#else
-        return __builtin_convertvector(__builtin_convertvector(*(const signed_bytes *)from, integers), vec);
-#endif
-    }
+    if (kind == INT8) return __builtin_convertvector(integers_of(from), vec);
     const words codes = words_of(from);
     const vec least = (vec)((codes & 0x7f) << 20) * 5.1922968585348276e33f; /* 2^112 */
     return (vec)((words)least | (codes & 0x80) << 24);

@@ -50,15 +50,15 @@ class Census:
     def __init__(self) -> None:
         self.noting = self.loading = False  # before it is asked for, kernels are computed
         self.met: set[Any] = set()
-        self.late: dict[Any, str] = {}
+        self.late: set[Any] = set()
 
     def note(self, kernel: InterpretedFunction[Any], grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
         _, *compiled_for = specialization(Launch(as_compiled(kernel), grid, arguments))
-        name, key = kernel.fn.__name__, (kernel.fn.__name__, *compiled_for)
+        key = kernel.fn.__name__, *compiled_for
         if self.loading:
             self.met.add(key)
         elif key not in self.met:
-            self.late.setdefault(key, name)
+            self.late.add(key)
 
 
 @cache
