@@ -14,6 +14,7 @@ from engine.kernels.products.awq_matmul import awq_matmul
 from engine.memory.weight_bytes import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
 from engine.models.quantization.awq_tiles import dequantize_tiles, tiled
+from engine.models.quantization.passing_weight import multiply
 
 INT4_MIDDLE = 8  # the code that it takes for 0
 INT4_BLOCKS = (64, 32)  # outputs that it lays side by side, by the width of the processor's vectors
@@ -116,9 +117,7 @@ class Int4Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, self.in_features).contiguous()
         if len(rows) > INT4_ROWS and self.block:
-            weight = self._weight()
-            out = torch.mm(rows, weight) if self.bias is None else torch.addmm(self.bias, rows, weight)
-            return out.view(*x.shape[:-1], self.out_features)
+            return multiply(x, self._weight().t(), self.bias)
         out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.packed, self.group, self.scales)
         out = out if self.bias is None else out.add_(self.bias)
         return out.view(*x.shape[:-1], self.out_features)

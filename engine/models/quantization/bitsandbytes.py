@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from engine.memory.weight_bytes import FUSED_OUTPUTS
+from engine.models.quantization.passing_weight import multiply, wanted
 
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
 
@@ -42,11 +42,7 @@ class Dequantized4bitLinear(nn.Module):
         from bitsandbytes.functional import dequantize_4bit
 
         quantized: Any = self.weight
-        weight = dequantize_4bit(quantized.data, quantized.quant_state).to(x.dtype)
-        if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
-            # oneDNN takes it as it lies, in 0.4 to 0.9 of the time of `functional.linear`.
-            return torch.ops.mkldnn._linear_pointwise(x, weight, self.bias, "none", [], "")
-        return functional.linear(x, weight, self.bias)
+        return multiply(x, dequantize_4bit(quantized.data, quantized.quant_state), self.bias)
 
 
 def settle(module: nn.Module, before: Callable[[], None]) -> None:
@@ -70,4 +66,5 @@ def settle(module: nn.Module, before: Callable[[], None]) -> None:
             if fused and layer.out_features % FUSED_OUTPUTS == 0 and layer.in_features % state.blocksize == 0:
                 weight.data, weight.quant_state = _convert_weight_packed_for_cpu(weight.data, state)
             else:
+                state.dtype = wanted(state.dtype)
                 setattr(parent, name, Dequantized4bitLinear(layer))
