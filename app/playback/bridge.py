@@ -75,6 +75,12 @@ class Bridge(QObject):
         return bool(self.open)
 
     @property
+    def running(self) -> bool:
+        """Whether a request runs, however much of it is on show yet: what is shown anew runs no more."""
+        traces = [trace for trace in (self.trace, self._next) if trace is not None]
+        return any(view.ended is None for trace in traces for view in trace.requests.values())
+
+    @property
     def over(self) -> Metrics | None:
         """The measures of the last requests, where these are over and nothing earlier is on show."""
         return self.last_run if self.scope.following and not self.busy else None

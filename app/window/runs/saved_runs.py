@@ -68,7 +68,7 @@ class SavedRuns(QObject):
     @property
     def running(self) -> bool:
         """Whether requests of the engine run: a saved run may have ended in the midst of its own."""
-        return self.path is None and self._bridge.busy
+        return self.path is None and self._bridge.running
 
     def ask(self, parent: QWidget, take: Callable[[str], object]) -> None:
         """Lets a person choose one, or a race."""

@@ -65,6 +65,18 @@ def test_busy_is_told_when_the_first_request_opens_and_the_last_ends(qtbot: QtBo
     assert told == [True, False]
 
 
+def test_what_is_shown_anew_runs_no_more_and_what_was_just_submitted_does(qtbot: QtBot, bridge: Bridge) -> None:
+    over = trace(submitted(0), *(step(i, 1) for i in range(300)), Ended(3.0, 0, FinishReason.STOP))
+    bridge.show(over)
+    assert bridge.behind
+    assert not bridge.running, "though its end is not on show yet"
+    qtbot.waitUntil(lambda: bridge.behind == 0)
+    following = trace()
+    bridge.show(following, keep_until_used=True)
+    following.append(submitted(0))
+    assert bridge.running
+
+
 def test_requests_that_come_and_go_within_a_frame_are_told_too(qtbot: QtBot, bridge: Bridge) -> None:
     told: list[bool] = []
     bridge.busy_changed.connect(told.append)
