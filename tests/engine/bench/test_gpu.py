@@ -75,6 +75,7 @@ def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torc
     program = (
         f"import importlib, runpy, sys; sys.modules |= dict.fromkeys({LACKING}); "
         f"list(map(importlib.import_module, {tests})); "  # one that did not import would end them all
+        "import tests.quick_interpreter; "
         "sys.argv[1:] = ['--rehearsal', '--out', '.']"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
