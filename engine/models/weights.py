@@ -160,6 +160,10 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             from engine.models.quantization.bitsandbytes import settle
 
             settle(module, before)
+        case "torchao-int8":
+            from engine.models.quantization import torchao
+
+            torchao.settle(module, dtype, before)
 
 
 def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: str = "") -> None:

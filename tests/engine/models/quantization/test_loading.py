@@ -15,6 +15,7 @@ from engine.config.schemes import quantized_bytes
 from engine.memory.weight_bytes import has_bfloat16_products
 from engine.models.loading import LoadedModel, load
 from engine.models.packed_linear import PackedLinear
+from engine.models.quantization import torchao
 from engine.models.quantization.bitsandbytes import Dequantized4bitLinear
 from engine.models.weight_count import held_bytes
 from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
@@ -99,6 +100,21 @@ def test_in_float32_a_4_bit_product_is_that_of_its_weights_in_float32(
     x = torch.randn(rows, 128, generator=torch.Generator().manual_seed(rows))
     exact = x.double() @ weight.double().T
     torch.testing.assert_close(layer(x).double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 200])
+@pytest.mark.parametrize("has_products", [False, True])
+def test_in_bfloat16_an_int8_product_is_that_of_its_weights_whatever_the_processor_multiplies(
+    has_products: bool, rows: int, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchao, "wanted", lambda dtype: dtype if has_products else torch.float32)
+    layer = linear(loaded(llama, "torchao-int8"))
+    assert isinstance(layer, torchao.CodesLinear) is not has_products
+    weight, x = layer.weight.dequantize(torch.float32), torch.randn(rows, 128).bfloat16()
+    with torch.inference_mode():
+        out = layer(x)
+    assert out.dtype is torch.bfloat16
+    torch.testing.assert_close(out.double(), x.double() @ weight.double().T, rtol=2**-7, atol=1e-3)
 
 
 @pytest.mark.parametrize(
