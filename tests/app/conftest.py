@@ -45,12 +45,14 @@ def qtbot(qtbot: QtBot) -> QtBot:
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_data: NewData) -> Iterator[Path]:
     """Settings and runs in the test's folder; the dark theme at its normal size before and after."""
     monkeypatch.setenv("BATCHSCOPE_DATA", str(new_data(tmp_path / "data")))
-    theme.set_theme("dark")
-    theme.set_zoom(1.0)
+    with theme.one_change():
+        theme.set_theme("dark")
+        theme.set_zoom(1.0)
     yield tmp_path / "data"
-    theme.present(None)
-    theme.set_theme("dark")
-    theme.set_zoom(1.0)
+    with theme.one_change():
+        theme.present(None)
+        theme.set_theme("dark")
+        theme.set_zoom(1.0)
 
 
 @pytest.fixture(scope="session", autouse=True)
