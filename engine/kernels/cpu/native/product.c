@@ -11,7 +11,9 @@
 #define WIDE (REGISTERS / 8) /* vectors of a panel: with ROWS times as many sums they fill the registers */
 #define PANEL (WIDE * LANES)
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
-#define PIECE 256         /* pairs of bfloat16 that are widened at once */
+#define PIECE 256         /* pairs of bfloat16 that are widened at once for one tile; */
+#define WIDE_DEPTH 128    /* for more of them so much of the depth is, */
+#define PANELS 8          /* of so many panels */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
 
 #ifdef __AVX512BF16__
@@ -76,6 +78,30 @@ ALWAYS void multiply_widened(vec sums[ROWS][WIDE], const char *weight, const cha
     }
 }
 
+/* A piece of a panel of bfloat16 as float32, for the tiles that read it one after another: `[2 * count][PANEL]`. */
+ALWAYS void widen_panel(float *to, const char *weight, long count) {
+    for (long k = 0; k < count * WIDE; k++) {
+        const words pair = *((const words *)weight + k);
+        vec *at = (vec *)(to + k / WIDE * 2 * PANEL + k % WIDE * LANES);
+        at[0] = (vec)(pair << 16);
+        at[WIDE] = (vec)(pair & 0xffff0000);
+    }
+}
+
+/* With such a piece, and one of x `[rows][WIDE_DEPTH]`, in the same order. */
+ALWAYS void multiply_wide(vec sums[ROWS][WIDE], const float *weight, const float *x, long values, const int rows) {
+    for (long k = 0; k < values; k++)
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < WIDE; i++)
+                sums[r][i] += x[r * WIDE_DEPTH + k] * *(const vec *)(weight + k * PANEL + i * LANES);
+}
+
+/* Parts of both as float32: of the panel, of that of the ups, and of the rows of x. */
+struct wide {
+    float weight[2][WIDE_DEPTH * PANEL] __attribute__((aligned(64)));
+    float x[TILES * ROWS][WIDE_DEPTH] __attribute__((aligned(64)));
+};
+
 /* Where a tile's sums `[rows][PANEL]` go once they are whole; of gates' beside them those of the ups. */
 ALWAYS void put_tile(const struct product *p, long row, long column, const float *sums, const float *gates, long rows,
                      const int half) {
@@ -109,9 +135,9 @@ __attribute__((noinline)) static void finish(const struct product *p, long row, 
 }
 
 /* A tile: the rows from `row` on, of one panel, the depth from `begin` to `end`, which is all of it or a part; between
- * two parts the sums lie in `kept`. */
-ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, const int rows,
-                 const int half) {
+ * two parts the sums lie in `kept`. `wide`: this part of both as float32, x from the row `first` on; or NULL. */
+ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, long first,
+                 const struct wide *wide, const int rows, const int half) {
     const long bytes = half ? 2 : 4;
     float whole[2][ROWS * PANEL] __attribute__((aligned(64)));
     for (int up = 0; up <= !!p->gate; up++) {
@@ -123,7 +149,8 @@ ALWAYS void tile(const struct product *p, long row, long panel, long begin, long
         const char *weight = (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes;
         const char *x = (const char *)p->x + (row * p->x_stride + begin) * bytes;
         const long count = (end - begin) * bytes / 4, stride = p->x_stride * bytes;
-        if (half && !MULTIPLIES_HALVES) multiply_widened(sums, weight, x, count, stride, rows);
+        if (wide) multiply_wide(sums, wide->weight[up], wide->x[row - first], end - begin, rows);
+        else if (half && !MULTIPLIES_HALVES) multiply_widened(sums, weight, x, count, stride, rows);
         else multiply(sums, weight, x, count, stride, rows, half);
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) *(vec *)(to + r * PANEL + i * LANES) = sums[r][i];
@@ -131,26 +158,50 @@ ALWAYS void tile(const struct product *p, long row, long panel, long begin, long
     if (end == p->depth) finish(p, row, panel * PANEL, whole[!!p->gate], p->gate ? whole[0] : NULL, rows);
 }
 
-ALWAYS void tile_of(const struct product *p, long row, long panel, long begin, long end, float *kept, int rows,
-                    const int half) {
-    switch (rows) {
-    case 1: tile(p, row, panel, begin, end, kept, 1, half); break;
-    case 2: tile(p, row, panel, begin, end, kept, 2, half); break;
-    case 3: tile(p, row, panel, begin, end, kept, 3, half); break;
-    case 4: tile(p, row, panel, begin, end, kept, 4, half); break;
-    case 5: tile(p, row, panel, begin, end, kept, 5, half); break;
-    default: tile(p, row, panel, begin, end, kept, 6, half);
+/* The tiles of some rows. */
+ALWAYS void tiles_of(const struct product *p, long panel, long row, long rows, long begin, long end, float *sums,
+                     const struct wide *wide, const int half) {
+    const long tiles = (rows + ROWS - 1) / ROWS;
+    for (long t = 0; t < tiles; t++) {
+        const long at = rows * t / tiles;
+        float *kept = sums + at * PANEL;
+        switch (rows * (t + 1) / tiles - at) {
+        case 1: tile(p, row + at, panel, begin, end, kept, row, wide, 1, half); break;
+        case 2: tile(p, row + at, panel, begin, end, kept, row, wide, 2, half); break;
+        case 3: tile(p, row + at, panel, begin, end, kept, row, wide, 3, half); break;
+        case 4: tile(p, row + at, panel, begin, end, kept, row, wide, 4, half); break;
+        case 5: tile(p, row + at, panel, begin, end, kept, row, wide, 5, half); break;
+        default: tile(p, row + at, panel, begin, end, kept, row, wide, 6, half);
+        }
     }
 }
 
 ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows, const int half) {
     float kept[2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
-    const long deep = DEEP / (PANEL * (half ? 2 : 4)), tiles = (rows + ROWS - 1) / ROWS;
+    const long deep = DEEP / (PANEL * (half ? 2 : 4));
     for (long begin = 0; begin < p->depth; begin += deep) {
         const long end = begin + deep < p->depth ? begin + deep : p->depth;
-        for (long t = 0; t < tiles; t++) {
-            const long first = rows * t / tiles, next = rows * (t + 1) / tiles;
-            tile_of(p, row + first, panel, begin, end, kept + first * PANEL, next - first, half);
+        tiles_of(p, panel, row, rows, begin, end, kept, NULL, half);
+    }
+}
+
+/* Of bfloat16 that the processor does not multiply: each part of the panels is widened once for all these rows, and
+ * each part of the rows once for all these panels. */
+static void some_wide_tiles(const struct product *p, long panel, long panels, long row, long rows) {
+    float kept[PANELS][2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
+    struct wide wide;
+    for (long begin = 0; begin < p->depth; begin += WIDE_DEPTH) {
+        const long end = begin + WIDE_DEPTH < p->depth ? begin + WIDE_DEPTH : p->depth;
+        for (long r = 0; r < rows; r++) {
+            const uint16_t *x = (const uint16_t *)p->x + (row + r) * p->x_stride + begin;
+            for (long i = 0; i < end - begin; i++) wide.x[r][i] = widen(x[i]);
+        }
+        for (long i = 0; i < panels; i++) {
+            for (int up = 0; up <= !!p->gate; up++) {
+                const long at = panel + i + (up ? p->columns / 2 / PANEL : 0);
+                widen_panel(wide.weight[up], (const char *)p->weight + (at * p->depth + begin) * PANEL * 2, (end - begin) / 2);
+            }
+            tiles_of(p, panel + i, row, rows, begin, end, kept[i], &wide, 1);
         }
     }
 }
@@ -160,13 +211,17 @@ long product(void *of) {
     struct product *p = of;
     const long rows = p->part.rows, panels = ((p->gate ? p->columns / 2 : p->columns) + PANEL - 1) / PANEL, team = omp_get_num_threads();
     const long tiles = (rows + ROWS - 1) / ROWS;
+    const int widened = p->part.half && !MULTIPLIES_HALVES && tiles > 2;
+    const long together = widened ? PANELS : 1, parts = (panels + together - 1) / together;
     long groups = (tiles + TILES - 1) / TILES;
-    while (groups < tiles && panels * groups < 4 * team) groups++; /* something to do for every thread */
-    for (long task, end; take(&p->part, panels * groups, 1, &task, &end); done(&p->part, task, end)) {
-        const long panel = task / groups, group = task % groups;
+    while (groups < tiles && parts * groups < 4 * team) groups++; /* something to do for every thread */
+    for (long task, end; take(&p->part, parts * groups, 1, &task, &end); done(&p->part, task, end)) {
+        const long panel = task / groups * together, group = task % groups;
         const long first = tiles * group / groups * ROWS, last = tiles * (group + 1) / groups * ROWS;
         const long count = (last < rows ? last : rows) - first;
-        if (p->part.half) some_tiles(p, panel, first, count, 1); else some_tiles(p, panel, first, count, 0);
+        if (widened) some_wide_tiles(p, panel, panels - panel < together ? panels - panel : together, first, count);
+        else if (p->part.half) some_tiles(p, panel, first, count, 1);
+        else some_tiles(p, panel, first, count, 0);
     }
-    return panels * groups;
+    return parts * groups;
 }

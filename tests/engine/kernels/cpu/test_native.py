@@ -182,6 +182,7 @@ def test_our_product_equals_torchs(dtype, depth, columns, threads) -> None:
             made, expected = calls.product(x, packed, bias, columns), x.double() @ weight.double().T + bias.double()
             tolerance = 2e-5 if dtype is torch.float32 else 1e-2
             torch.testing.assert_close(made.double(), expected, rtol=tolerance, atol=tolerance)
+            assert torch.equal(calls.product(x[-1:], packed, bias, columns), made[-1:]), "whatever rows are beside it"
     finally:
         torch.set_num_threads(before)
 
