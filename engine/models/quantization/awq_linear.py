@@ -115,9 +115,9 @@ class Int4Linear(nn.Module):
         return weight
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, self.in_features).contiguous()
-        if len(rows) > INT4_ROWS and self.block:
+        if self.block and x.numel() > INT4_ROWS * self.in_features:
             return multiply(x, self._weight().t(), self.bias)
+        rows = x.reshape(-1, self.in_features).contiguous()
         out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.packed, self.group, self.scales)
         out = out if self.bias is None else out.add_(self.bias)
         return out.view(*x.shape[:-1], self.out_features)
