@@ -227,11 +227,19 @@ def unpack(packed: Tensor, columns: int) -> Tensor:
 
 def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Tensor:
     """x `[..., depth]` times a packed weight, plus a bias `[columns]` in float32: `[..., columns]`."""
+    return multiply(x, packed, bias, columns, held.Scales(), 0)
+
+
+def multiply(
+    x: Tensor, packed: Tensor, bias: Tensor | None, columns: int, scales: held.Scales, coding: int
+) -> Tensor:
+    """As `product`, of a weight that may be codes with `scales`."""
     x = in_rows(x)
     out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]
-    values = held.Product(part_of(x.numel() // depth, x), *places, None, columns, depth, row_stride(x), 0, 0)
+    sizes = columns, depth, row_stride(x), 0
+    values = held.Product(part_of(x.numel() // depth, x), *places, None, scales, *sizes, 0, coding)
     run(values, torch.get_num_threads())
     return out
 

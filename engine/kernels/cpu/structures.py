@@ -109,11 +109,15 @@ class Draw(Structure):
     ]
 
 
+class Scales(CStructure):
+    _fields_ = [*_places("steps", "table", "coarse", "fine"), *_sizes("group", "columns")]
+
+
 class Product(Structure):
     work = "product"
     _fields_ = [
-        *(("part", Part), *_places("out", "x", "weight", "bias", "residual")),
-        *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int)),
+        *(("part", Part), *_places("out", "x", "weight", "bias", "residual"), ("scales", Scales)),
+        *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int), ("coding", c_int)),
     ]
 
 

@@ -1,26 +1,18 @@
-/* Products of few rows with a weight that was laid out for them: [panels][depth][PANEL] of float32, or, of bfloat16,
- * [panels][depth / 2][PANEL][2]. A tile of the result, some rows by a panel's columns, stays in registers while the
- * panel passes by once.
+/* Products with a weight that was laid out for them: [panels][depth][PANEL] of float32, or, of bfloat16,
+ * [panels][depth / 2][PANEL][2], or of codes (codes.h). A tile of the result, some rows by a panel's columns, stays in
+ * registers while the panel passes by once.
  *
  * What a step does next to every value of a result can be done to the tile, instead of writing it and reading it again:
  * the sum with a residual, or act(gate) * up where gates and ups are the weight's two halves.
  */
-#include "common.h"
+#include "codes.h"
 
 #define ROWS 6
-#define WIDE (REGISTERS / 8) /* vectors of a panel: with ROWS times as many sums they fill the registers */
-#define PANEL (WIDE * LANES)
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
 #define PIECE 256         /* pairs of bfloat16 that are widened at once for one tile; */
-#define WIDE_DEPTH 128    /* for more of them so much of the depth is, */
+#define WIDE_DEPTH (PANEL > 32 ? 64 : 128) /* for more of them so much of the depth is, */
 #define PANELS 8          /* of so many panels */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
-
-#ifdef __AVX512BF16__
-#define MULTIPLIES_HALVES 1
-#else
-#define MULTIPLIES_HALVES 0
-#endif
 
 enum { SILU = 1, GELU };
 
@@ -31,8 +23,10 @@ struct product {
     const void *weight;   /* as above */
     const float *bias;    /* [columns], or NULL */
     const void *residual; /* as out, rows residual_stride apart; or NULL */
+    struct scales scales; /* of codes */
     long columns, depth, x_stride, residual_stride;
     int gate;             /* how it is activated; 0: it is none. Half of the columns are then whole panels */
+    int coding;           /* of the weight; 0: it is none */
 };
 
 long panel_width(void) { return PANEL; }
@@ -96,8 +90,10 @@ ALWAYS void multiply_wide(vec sums[ROWS][WIDE], const float *weight, const float
                 sums[r][i] += x[r * WIDE_DEPTH + k] * *(const vec *)(weight + k * PANEL + i * LANES);
 }
 
-/* Parts of both as float32: of the panel, of that of the ups, and of the rows of x. */
+/* Parts of both as float32: of the panel, of that of the ups, and of the rows of x. Where the processor multiplies
+ * bfloat16, codes become that instead, and x, like that of float32, is read where it is. */
 struct wide {
+    float scales[2][PANEL] __attribute__((aligned(64))); /* of codes' sums */
     float weight[2][WIDE_DEPTH * PANEL] __attribute__((aligned(64)));
     float x[TILES * ROWS][WIDE_DEPTH] __attribute__((aligned(64)));
 };
@@ -138,6 +134,7 @@ __attribute__((noinline)) static void finish(const struct product *p, long row, 
  * two parts the sums lie in `kept`. `wide`: this part of both as float32, x from the row `first` on; or NULL. */
 ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, long first,
                  const struct wide *wide, const int rows, const int half) {
+    const int direct = !half || MULTIPLIES_HALVES, coded = wide && p->coding; /* x is read where it is */
     const long bytes = half ? 2 : 4;
     float whole[2][ROWS * PANEL] __attribute__((aligned(64)));
     for (int up = 0; up <= !!p->gate; up++) {
@@ -145,15 +142,20 @@ ALWAYS void tile(const struct product *p, long row, long panel, long begin, long
         float *before = kept + up * TILES * ROWS * PANEL, *to = end == p->depth ? whole[up] : before;
         vec sums[ROWS][WIDE];
         for (int r = 0; r < rows; r++)
-            for (int i = 0; i < WIDE; i++) sums[r][i] = begin ? *(vec *)(before + r * PANEL + i * LANES) : (vec){0};
-        const char *weight = (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes;
+            for (int i = 0; i < WIDE; i++) sums[r][i] = begin && !coded ? *(vec *)(before + r * PANEL + i * LANES) : (vec){0};
+        const char *weight = wide ? (const char *)wide->weight[up] : (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes;
         const char *x = (const char *)p->x + (row * p->x_stride + begin) * bytes;
         const long count = (end - begin) * bytes / 4, stride = p->x_stride * bytes;
-        if (wide) multiply_wide(sums, wide->weight[up], wide->x[row - first], end - begin, rows);
-        else if (half && !MULTIPLIES_HALVES) multiply_widened(sums, weight, x, count, stride, rows);
+        if (wide && !direct) multiply_wide(sums, wide->weight[up], wide->x[row - first], end - begin, rows);
+        else if (!direct) multiply_widened(sums, weight, x, count, stride, rows);
         else multiply(sums, weight, x, count, stride, rows, half);
         for (int r = 0; r < rows; r++)
-            for (int i = 0; i < WIDE; i++) *(vec *)(to + r * PANEL + i * LANES) = sums[r][i];
+            for (int i = 0; i < WIDE; i++) {
+                vec sum = sums[r][i];
+                if (coded) sum *= *(const vec *)(wide->scales[up] + i * LANES);
+                if (coded && begin) sum += *(vec *)(before + r * PANEL + i * LANES);
+                *(vec *)(to + r * PANEL + i * LANES) = sum;
+            }
     }
     if (end == p->depth) finish(p, row, panel * PANEL, whole[!!p->gate], p->gate ? whole[0] : NULL, rows);
 }
@@ -185,23 +187,27 @@ ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows,
     }
 }
 
-/* Of bfloat16 that the processor does not multiply: each part of the panels is widened once for all these rows, and
- * each part of the rows once for all these panels. */
-static void some_wide_tiles(const struct product *p, long panel, long panels, long row, long rows) {
+/* Of codes, and of bfloat16 that the processor does not multiply: each part of the panels is decoded or widened once
+ * for all these rows, and each part of the rows once for all these panels. */
+ALWAYS void some_wide_tiles(const struct product *p, long panel, long panels, long row, long rows, const int half) {
     float kept[PANELS][2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
     struct wide wide;
-    for (long begin = 0; begin < p->depth; begin += WIDE_DEPTH) {
-        const long end = begin + WIDE_DEPTH < p->depth ? begin + WIDE_DEPTH : p->depth;
-        for (long r = 0; r < rows; r++) {
+    for (long begin = 0, end; begin < p->depth; begin = end) {
+        end = begin + WIDE_DEPTH < p->depth ? begin + WIDE_DEPTH : p->depth;
+        if (p->coding && end > (begin / p->scales.group + 1) * p->scales.group) end = (begin / p->scales.group + 1) * p->scales.group;
+        for (long r = 0; r < rows && half && !MULTIPLIES_HALVES; r++) {
             const uint16_t *x = (const uint16_t *)p->x + (row + r) * p->x_stride + begin;
             for (long i = 0; i < end - begin; i++) wide.x[r][i] = widen(x[i]);
         }
         for (long i = 0; i < panels; i++) {
             for (int up = 0; up <= !!p->gate; up++) {
                 const long at = panel + i + (up ? p->columns / 2 / PANEL : 0);
-                widen_panel(wide.weight[up], (const char *)p->weight + (at * p->depth + begin) * PANEL * 2, (end - begin) / 2);
+                if (p->coding) {
+                    scales_of(wide.scales[up], &p->scales, p->coding, at, p->depth, begin / p->scales.group);
+                    decode(wide.weight[up], p->weight, &p->scales, p->coding, at, p->depth, begin, end, half && MULTIPLIES_HALVES);
+                } else widen_panel(wide.weight[up], (const char *)p->weight + (at * p->depth + begin) * PANEL * 2, (end - begin) / 2);
             }
-            tiles_of(p, panel + i, row, rows, begin, end, kept[i], &wide, 1);
+            tiles_of(p, panel + i, row, rows, begin, end, kept[i], &wide, half);
         }
     }
 }
@@ -211,15 +217,19 @@ long product(void *of) {
     struct product *p = of;
     const long rows = p->part.rows, panels = ((p->gate ? p->columns / 2 : p->columns) + PANEL - 1) / PANEL, team = omp_get_num_threads();
     const long tiles = (rows + ROWS - 1) / ROWS;
-    const int widened = p->part.half && !MULTIPLIES_HALVES && tiles > 2;
-    const long together = widened ? PANELS : 1, parts = (panels + together - 1) / together;
+    const int widens = p->part.half && !MULTIPLIES_HALVES, wide = p->coding || (widens && tiles > 2);
+    long together = widens && wide ? PANELS : 1;
+    while (tiles <= 2 && together > 1 && panels < 4 * together * team) together /= 2;
+    const long parts = (panels + together - 1) / together;
     long groups = (tiles + TILES - 1) / TILES;
     while (groups < tiles && parts * groups < 4 * team) groups++; /* something to do for every thread */
     for (long task, end; take(&p->part, parts * groups, 1, &task, &end); done(&p->part, task, end)) {
         const long panel = task / groups * together, group = task % groups;
         const long first = tiles * group / groups * ROWS, last = tiles * (group + 1) / groups * ROWS;
         const long count = (last < rows ? last : rows) - first;
-        if (widened) some_wide_tiles(p, panel, panels - panel < together ? panels - panel : together, first, count);
+        const long these = panels - panel < together ? panels - panel : together;
+        if (wide && p->part.half) some_wide_tiles(p, panel, these, first, count, 1);
+        else if (wide) some_wide_tiles(p, panel, these, first, count, 0);
         else if (p->part.half) some_tiles(p, panel, first, count, 1);
         else some_tiles(p, panel, first, count, 0);
     }

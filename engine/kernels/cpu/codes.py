@@ -1,0 +1,171 @@
+"""Weights in fewer bits, as the compiled product reads them (`native/codes.h`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.calls import computes, multiply
+from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.cpu.library import function
+from engine.kernels.cpu.structures import Scales
+
+A_BYTE = 2  # codes of 4 bits
+SHARED = 256  # scales that share one, where they are codes themselves
+
+
+class Coding(IntEnum):
+    """How a code becomes a number, as `codes.h` counts. STEPS: (code - zero) * scale. ENTRIES: an entry of a table of 16,
+    times the scale. ENTRIES_TWICE: that, with scales that are entries of a table of 256, times one of their own. BYTES:
+    an integer, times the scale."""
+
+    STEPS = 1
+    ENTRIES = 2
+    ENTRIES_TWICE = 3
+    BYTES = 4
+
+    @property
+    def block(self) -> int:
+        """Inputs must be a multiple of so many, and those that share a scale too."""
+        return 4 if self is Coding.BYTES else 8
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A weight `[outputs, inputs]`, row by row. `codes`: uint8 `[outputs, inputs / 2]`, two in a byte, the lower bits
+    first; of BYTES int8 `[outputs, inputs]`. `scales` `[outputs, inputs / group]`: of STEPS int32, float16's bits and
+    above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
+    `[16]`, of entries; `fine` float32 `[256]`, of scales, and `coarse` float32 `[..., 2]`: what each 256 scales, row
+    after row, are times, and what is added."""
+
+    coding: Coding
+    codes: Tensor
+    scales: Tensor
+    table: Tensor | None = None
+    fine: Tensor | None = None
+    coarse: Tensor | None = None
+
+    @property
+    def outputs(self) -> int:
+        return len(self.codes)
+
+    @property
+    def inputs(self) -> int:
+        return self.codes.shape[1] * (1 if self.coding is Coding.BYTES else A_BYTE)
+
+    @property
+    def group(self) -> int:
+        return self.inputs // self.scales.shape[1]
+
+    def numbers(self) -> Tensor:
+        """The weight `[outputs, inputs]` in float32, exact."""
+        scales = self._float_scales()[..., None]
+        if self.coding is Coding.BYTES:
+            return (self.codes.float()[:, None] * scales).flatten(1)
+        codes = torch.stack([self.codes & 15, self.codes >> 4], -1).view(self.outputs, -1, self.group)
+        if self.coding is Coding.STEPS:
+            zeros = (self.scales >> 16)[..., None]
+            return ((codes - zeros).float() * scales).flatten(1)
+        assert self.table is not None
+        return (self.table[codes.int()] * scales).flatten(1)
+
+    def _float_scales(self) -> Tensor:
+        if self.coding is Coding.STEPS:
+            return (self.scales & 0xFFFF).to(torch.int16).view(torch.float16).float()
+        if self.coding is not Coding.ENTRIES_TWICE:
+            return self.scales
+        assert self.fine is not None and self.coarse is not None
+        times, plus = self.coarse.repeat_interleave(SHARED, 0)[: self.scales.numel()].unbind(1)
+        return (self.fine[self.scales.flatten().int()] * times + plus).view(self.scales.shape)
+
+    def fits(self) -> bool:
+        """Whether the product takes such sizes."""
+        return not (self.inputs % self.coding.block or self.group % self.coding.block)
+
+    def pack(self, room: LargePages) -> PackedCodes:
+        """In the layout that is multiplied."""
+        panel, block = function("panel_width")(), self.coding.block
+        codes = self.codes if self.coding is Coding.BYTES else self._a_byte_each()
+        # outputs by panels, inputs by words, those of the two halves of a word apart
+        lanes = _padded(codes, panel).view(-1, panel, self.inputs // block, block // 2, 2).permute(0, 2, 1, 4, 3)
+        if self.coding is not Coding.BYTES:
+            lanes = lanes[..., 0::2] | lanes[..., 1::2] << 4
+        words = room.zeros(lanes.shape[:3], torch.int32)
+        words.view(lanes.dtype).view(lanes.shape).copy_(lanes)
+        scales = _padded(self.scales, panel).view(-1, panel, self.scales.shape[1]).transpose(1, 2)
+        laid = room.zeros(scales.shape, scales.dtype).copy_(scales)
+        return PackedCodes(replace(self, codes=words, scales=laid), self.outputs, self.inputs, self.group)
+
+    def _a_byte_each(self) -> Tensor:
+        return torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(1)
+
+
+@dataclass(frozen=True)
+class PackedCodes:
+    """`laid.codes` and `laid.scales` lie as `native/codes.h` has them."""
+
+    laid: Codes
+    columns: int
+    depth: int
+    group: int
+
+    def unpack(self) -> Codes:
+        """As they were."""
+        laid, coding = self.laid, self.laid.coding
+        panels, count, panel = laid.codes.shape
+        lanes = laid.codes.view(torch.int8 if coding is Coding.BYTES else torch.uint8).view(panels, count, panel, 2, 2)
+        if coding is not Coding.BYTES:
+            lanes = torch.stack([lanes & 15, lanes >> 4], -1).flatten(-2)
+        codes = lanes.permute(0, 2, 1, 4, 3).reshape(panels * panel, self.depth)[: self.columns]
+        if coding is not Coding.BYTES:
+            codes = codes[:, 0::2] | codes[:, 1::2] << 4
+        scales = laid.scales.transpose(1, 2).flatten(0, 1)[: self.columns]
+        return replace(laid, codes=codes.contiguous(), scales=scales.contiguous())
+
+    @property
+    def bytes(self) -> int:
+        """Of what a product reads."""
+        laid = self.laid
+        return sum(x.nbytes for x in (laid.codes, laid.scales, laid.coarse) if x is not None)
+
+    @cached_property
+    def _scales(self) -> Scales:
+        held = self.laid.scales, self.laid.table, self.laid.coarse, self.laid.fine
+        return Scales(*(None if x is None else x.data_ptr() for x in held), self.group, self.columns)
+
+    def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """x `[..., inputs]` times the weight, plus a bias `[outputs]` in float32: `[..., outputs]`. The weight is exact
+        in float32; where the processor multiplies bfloat16, and x is that, it is rounded to it."""
+        return multiply(x, self.laid.codes, bias, self.columns, self._scales, self.laid.coding)
+
+
+def joined(parts: Sequence[Codes]) -> Codes | None:
+    """Their outputs one after another; None where they cannot be held as one."""
+    first = parts[0]
+    if len({(part.coding, part.inputs, part.group) for part in parts}) > 1:
+        return None
+    if any(not _same(getattr(part, name), getattr(first, name)) for part in parts for name in ("table", "fine")):
+        return None
+    if first.coarse is not None and any(part.scales.numel() % SHARED for part in parts[:-1]):
+        return None
+    coarse = None if first.coarse is None else torch.cat([part.coarse for part in parts if part.coarse is not None])
+    codes, scales = (torch.cat([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
+    return replace(first, codes=codes, scales=scales, coarse=coarse)
+
+
+def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> bool:
+    """Whether the product serves such a weight with inputs of this dtype."""
+    return computes(dtype) and not (inputs % coding.block or group % coding.block)
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is b or (a is not None and b is not None and torch.equal(a, b))
+
+
+def _padded(x: Tensor, to: int) -> Tensor:
+    return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % to))
