@@ -12,6 +12,7 @@ from engine.checkpoints.inspect import inspect_model, resolve, shipped_awq
 from engine.config.parallel import check_dividing
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.kernels.cpu.compiler import compiles_here
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
 from engine.memory.splitting import rank_counts, why_whole
 from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes
@@ -183,10 +184,10 @@ def _fit(
 def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
     """What is to be said where AWQ layers do not stay packed."""
     group = group_of(info)
-    dense = [shape for shape in info.linears if not awq_stays_packed(*shape, group, dtype, kind)]
+    dense = [inputs for inputs, _ in info.linears if not awq_stays_packed(inputs, group, dtype, kind)]
     if not dense:
         return ""
-    where = "on a GPU" if kind == "cuda" else "on a CPU"
+    where = "on a GPU" if kind == "cuda" else "on a CPU" if compiles_here() else "on a CPU where no C compiler is"
     why = dtype if len(dense) == len(info.linears) and dtype != "bfloat16" else f"groups of {group}"
     return f"with {why} {where} the weights are unpacked once at load, and no memory is saved"
 

@@ -1,17 +1,15 @@
 """How many bytes a model's weights take once they are loaded, told from their shapes. No torch."""
 
-from functools import cache
-from pathlib import Path
+from math import ceil
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.config.schemes import BLOCK, quantized_bytes
+from engine.config.schemes import BLOCK, DOUBLE_BLOCK, quantized_bytes
 from engine.kernels.cpu.compiler import compiles_here
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
-INT4_GROUPS, INT4_OUTPUTS = (32, 64, 128, 256), 16  # what ATen's int4 product on a CPU takes: these groups, multiples
+WORD, BYTES_WORD = 8, 4  # codes of 4 and 8 bits in a word of our product on a CPU
 KERNEL_GROUPS = 16  # our kernel on a GPU takes multiples of this
 TILE = 16, 64  # outputs and inputs that it takes at a time, for which there is room where there are fewer
-FUSED_OUTPUTS = 32  # outputs that bitsandbytes' 4-bit kernel for CPUs takes at a time
 
 
 def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int:
@@ -22,11 +20,11 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
         quantization = "none"
     if quantization == "awq":
         linears = sum(awq_bytes(inputs, outputs, group_of(info), dtype, kind) for inputs, outputs in info.linears)
-    elif quantization in ("nf4", "nf4-double") and dtype == "bfloat16" and kind == "cpu" and has_bfloat16_products():
-        linears = sum(_fused_bytes(quantization, inputs, outputs, item) for inputs, outputs in info.linears)
+    elif kind == "cpu":
+        linears = sum(_coded_bytes(quantization, inputs, outputs, dtype) for inputs, outputs in info.linears)
     else:
         linears = quantized_bytes(quantization, info.linears, item)
-    packed = dtype == "float32" or (dtype == "bfloat16" and compiles_here())
+    packed = _multiplies(dtype) or dtype == "float32"
     if kind == "cpu" and packed and info.tied:  # laid out to be multiplied, the output layer is a copy
         linears += info.vocabulary * info.hidden * item
     return linears + info.others * item
@@ -36,40 +34,44 @@ def group_of(info: ModelInfo) -> int:
     return info.quantized.group if info.quantized is not None else GROUP
 
 
-def awq_stays_packed(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> bool:
+def awq_stays_packed(inputs: int, group: int, dtype: str, kind: str) -> bool:
     """Whether an AWQ layer is multiplied as it is packed, or is dequantized once at load."""
     each = inputs if group == -1 else group
     if kind == "cuda":
-        return dtype in ("bfloat16", "float16") and each % KERNEL_GROUPS == 0
-    return dtype == "bfloat16" and each in INT4_GROUPS and outputs % INT4_OUTPUTS == 0
+        return dtype in ("bfloat16", "float16") and each > 0 and each % KERNEL_GROUPS == 0
+    return _multiplies(dtype) and each > 0 and each % WORD == 0
 
 
 def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:
     """Bytes of an AWQ layer as it runs on a device of this kind."""
-    if not awq_stays_packed(inputs, outputs, group, dtype, kind):
+    if not awq_stays_packed(inputs, group, dtype, kind):
         return inputs * outputs * TORCH_BYTES[dtype]
-    scales = inputs * outputs // (inputs if group == -1 else group)
-    if kind == "cpu":  # ATen holds a scale and an offset as bfloat16
-        return inputs * outputs // 2 + 4 * scales
+    scales = 4 * inputs * outputs // (inputs if group == -1 else group)  # a scale and a zero in a word
+    if kind == "cpu":
+        return inputs * outputs // 2 + scales
     down, across = (-(-size // tile) for size, tile in zip((outputs, inputs), TILE))
-    return down * across * TILE[0] * TILE[1] // 2 + 4 * scales  # a scale and a zero in a word
+    return down * across * TILE[0] * TILE[1] // 2 + scales
 
 
-def _fused_bytes(quantization: str, inputs: int, outputs: int, item: int) -> int:
-    """The layout that bitsandbytes' fused kernel asks for has scales in bfloat16, and none that are quantized too."""
-    if outputs % FUSED_OUTPUTS or inputs % BLOCK:
-        return quantized_bytes(quantization, [(inputs, outputs)], item)
+def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> int:
+    """Bytes of a layer on a CPU. Our product has its tables once for all layers, and no zeros that are none."""
+    stored = quantized_bytes(quantization, [(inputs, outputs)], TORCH_BYTES[dtype])
+    if not _multiplies(dtype) or inputs % (BLOCK if quantization.startswith("nf4") else BYTES_WORD):
+        return stored
     weights = inputs * outputs
-    return weights // 2 + weights // BLOCK * 2 + (68 if quantization == "nf4-double" else 64)
+    match quantization:
+        case "nf4":
+            return weights // 2 + 4 * weights // BLOCK
+        case "nf4-double":
+            return weights // 2 + weights // BLOCK + 8 * ceil(weights / BLOCK / DOUBLE_BLOCK) + 4 * outputs
+        case "torchao-int8":
+            return weights + 4 * outputs
+    return stored
 
 
-@cache
-def has_bfloat16_products() -> bool:
-    """Whether this machine's processor multiplies bfloat16 (AVX-512), for which bitsandbytes has a kernel."""
-    try:
-        return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        return False
+def _multiplies(dtype: str) -> bool:
+    """Whether a CPU has our product of this dtype, as far as that can be told without compiling."""
+    return dtype in ("float32", "bfloat16") and compiles_here()
 
 
 def part_bytes(weights: int, embedding: int, ranks: int) -> int:

@@ -1,5 +1,5 @@
-"""Linear layers whose weights are held in the layout that is multiplied fastest, on a CPU: our own kernel's, or, where
-it could not be compiled, oneDNN's.
+"""Linear layers whose weights are held in the layout that is multiplied fastest, on a CPU: our own kernel's, of numbers
+and of codes, or, where it could not be compiled, oneDNN's.
 
 `torch.nn.functional.linear` hands float32 to MKL, which lays the weights out anew at each call and, on some processors,
 leaves their widest vectors unused. oneDNN's packed product took 0.3 to 0.5 of its time at 1 to 1,024 rows, and ours
@@ -9,15 +9,17 @@ same input are one product: queries, keys and values of a width of 512 took 0.4 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
+from engine.kernels.cpu.codes import Codes, PackedCodes, joined
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
 from engine.models.plain_weights import is_plain
+from engine.models.quantization.coded_linear import CodedLinear
 
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # of a module's layers, in the order of calls
 # The number of rows that oneDNN's layout is chosen for. Every hint from 16 up gave the same one, good for all counts.
@@ -70,7 +72,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class OurPacked(_Held):
-    """For our kernel; the bias is float32."""
+    """For our kernel."""
 
     columns: int
 
@@ -82,6 +84,29 @@ class OurPacked(_Held):
 
 
 @dataclass(frozen=True, slots=True)
+class OurCoded:
+    """Codes for our kernel."""
+
+    codes: PackedCodes
+    bias: Tensor | None
+
+    @property
+    def weight(self) -> Tensor:
+        """Where it lies."""
+        return self.codes.laid.codes
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        return self.codes.laid.held | ({} if self.bias is None else {"packed_bias": self.bias})
+
+    def plain(self) -> Tensor:
+        return self.codes.unpack().numbers()
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return self.codes.product(x, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
 class OneDnnPacked(_Held):
     def plain(self) -> Tensor:
         return self.weight.to_dense()
@@ -90,19 +115,21 @@ class OneDnnPacked(_Held):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def pack(weight: Tensor, bias: Tensor | None, room: LargePages) -> Packed:
-    """Packs a weight that `_is_plain`, into this room."""
+def pack(weight: Tensor | Codes, bias: Tensor | None, room: LargePages) -> Packed:
+    """Packs a weight that `_is_plain`, or one of codes, into this room."""
+    added = None if bias is None else bias.detach()
+    if isinstance(weight, Codes):
+        return OurCoded(weight.pack(room), added)
     weight = weight.detach()
     if native.multiplies(weight):
-        return OurPacked(native.pack(weight, room), None if bias is None else bias.detach().float(), len(weight))
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_FOR_ROWS)
-    return OneDnnPacked(packed, None if bias is None else bias.detach())
+        return OurPacked(native.pack(weight, room), added, len(weight))
+    return OneDnnPacked(torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_FOR_ROWS), added)
 
 
 class PackedLinear(nn.Module):
-    """An `nn.Linear` on a CPU, its weight packed. Results differ from it by rounding only."""
+    """A linear layer on a CPU, its weight packed. Results differ from it by rounding only."""
 
-    def __init__(self, linear: nn.Linear, room: LargePages) -> None:
+    def __init__(self, linear: nn.Linear | CodedLinear, room: LargePages) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.packed = pack(linear.weight, linear.bias, room)
@@ -151,7 +178,7 @@ class JoinedProduct:
 class JoinedLinear(nn.Module):
     """One of the layers of a joined product."""
 
-    def __init__(self, linear: nn.Linear, product: JoinedProduct, index: int) -> None:
+    def __init__(self, linear: nn.Linear | CodedLinear, product: JoinedProduct, index: int) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.product, self.index, self.bias = product, index, linear.bias
@@ -171,36 +198,47 @@ class JoinedLinear(nn.Module):
     __call__ = forward
 
 
-def joined_product(linears: Sequence[nn.Linear], room: LargePages) -> JoinedProduct:
-    """Of layers that are `_alike`, packed."""
-    biases = [linear.bias for linear in linears if linear.bias is not None]
-    weight = torch.cat([linear.weight.detach() for linear in linears])
-    packed = pack(weight, torch.cat([bias.detach() for bias in biases]) if biases else None, room)
+def joined_product(linears: Sequence[nn.Linear | CodedLinear], room: LargePages) -> JoinedProduct | None:
+    """Of layers that are `_alike`, packed; None where codes cannot be held as one weight."""
+    weights, biases = [linear.weight for linear in linears], [x.bias.detach() for x in linears if x.bias is not None]
+    codes = [weight for weight in weights if isinstance(weight, Codes)]
+    weight = joined(codes) if codes else torch.cat([x.detach() for x in weights if isinstance(x, Tensor)])
+    if weight is None:
+        return None
+    packed = pack(weight, torch.cat(biases) if biases else None, room)
     return JoinedProduct(packed, [linear.out_features for linear in linears])
 
 
 def pack_linears(module: nn.Module) -> None:
     """Replaces the linear layers of a module on a CPU that our kernel multiplies; where it is not here, and this build
     of torch has oneDNN, those in float32, and in bfloat16 where the processor multiplies that. Only exact
-    `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed."""
+    `nn.Linear`s, and layers whose codes a quantizer handed over: any other that it made or filled stays. A weight that
+    nothing else holds is freed."""
     room = LargePages()
     tied = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     for part in list(module.modules()):
         for names in SAME_INPUT:
             linears = [getattr(part, name, None) for name in names]
-            plain = [linear for linear in linears if isinstance(linear, nn.Linear) and _is_plain(linear, tied)]
-            if len(plain) == len(names) == len(set(map(id, plain))) and _alike(plain):
-                product = joined_product(plain, room)
-                for index, (name, linear) in enumerate(zip(names, plain, strict=True)):
-                    part.set_submodule(name, JoinedLinear(linear, product, index))
+            ours = [linear for linear in linears if _is_ours(linear, tied)]
+            if len(ours) == len(names) == len(set(map(id, ours))) and _alike(ours):
+                product = joined_product(ours, room)
+                for index, (name, linear) in enumerate(zip(names, ours, strict=True)):
+                    if product is not None:
+                        part.set_submodule(name, JoinedLinear(linear, product, index))
     for name in [name for name, _ in module.named_modules(remove_duplicate=False)]:
         part = module.get_submodule(name)
-        if name and isinstance(part, nn.Linear) and _is_plain(part, tied):
+        if name and _is_ours(part, tied):
             module.set_submodule(name, PackedLinear(part, room))
 
 
-def _alike(linears: Sequence[nn.Linear]) -> bool:
-    return len({(linear.in_features, linear.weight.dtype, linear.bias is None) for linear in linears}) == 1
+def _is_ours(part: nn.Module | None, tied: set[int]) -> TypeGuard[nn.Linear | CodedLinear]:
+    return isinstance(part, CodedLinear) or (isinstance(part, nn.Linear) and _is_plain(part, tied))
+
+
+def _alike(linears: Sequence[nn.Linear | CodedLinear]) -> bool:
+    kinds = [x.weight.coding if isinstance(x.weight, Codes) else x.weight.dtype for x in linears]
+    sizes = {(linear.in_features, kind, linear.bias is None) for linear, kind in zip(linears, kinds, strict=True)}
+    return len(sizes) == 1
 
 
 def _is_plain(linear: nn.Linear, tied: set[int]) -> bool:
@@ -222,6 +260,6 @@ def packed_names(module: nn.Module) -> dict[int, str]:
     found: dict[int, list[str]] = {}
     for path, part in module.named_modules():
         packed = part.product.packed if isinstance(part, JoinedLinear) else getattr(part, "packed", None)
-        if isinstance(packed, OurPacked):
+        if isinstance(packed, (OurPacked, OurCoded)):
             found.setdefault(packed.weight.data_ptr(), []).append(path.rpartition(".")[2])
     return {address: ", ".join(names) for address, names in found.items()}

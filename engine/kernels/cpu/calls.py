@@ -226,7 +226,7 @@ def unpack(packed: Tensor, columns: int) -> Tensor:
 
 
 def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Tensor:
-    """x `[..., depth]` times a packed weight, plus a bias `[columns]` in float32: `[..., columns]`."""
+    """x `[..., depth]` times a packed weight, plus a bias `[columns]`: `[..., columns]`."""
     return multiply(x, packed, bias, columns, held.Scales(), 0)
 
 
@@ -235,6 +235,8 @@ def multiply(
 ) -> Tensor:
     """As `product`, of a weight that may be codes with `scales`."""
     x = in_rows(x)
+    if bias is not None and bias.dtype is not x.dtype:
+        bias = bias.to(x.dtype)
     out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]

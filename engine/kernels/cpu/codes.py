@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -40,8 +41,9 @@ class Codes:
     """A weight `[outputs, inputs]`, row by row. `codes`: uint8 `[outputs, inputs / 2]`, two in a byte, the lower bits
     first; of BYTES int8 `[outputs, inputs]`. `scales` `[outputs, inputs / group]`: of STEPS int32, float16's bits and
     above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
-    `[16]`, of entries; `fine` float32 `[256]`, of scales, and `coarse` float32 `[..., 2]`: what each 256 scales, row
-    after row, are times, and what is added."""
+    `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32 `[..., 2]`: what the entries of each 256
+    scales, row after row, are times, and what is added; `first` int32 `[outputs]`: which of all these scales a row's
+    first is."""
 
     coding: Coding
     codes: Tensor
@@ -49,6 +51,7 @@ class Codes:
     table: Tensor | None = None
     fine: Tensor | None = None
     coarse: Tensor | None = None
+    first: Tensor | None = None
 
     @property
     def outputs(self) -> int:
@@ -61,6 +64,12 @@ class Codes:
     @property
     def group(self) -> int:
         return self.inputs // self.scales.shape[1]
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        """What lies in memory for this weight alone."""
+        own = {"packed": self.codes, "scales": self.scales, "coarse": self.coarse, "first": self.first}
+        return {name: tensor for name, tensor in own.items() if tensor is not None}
 
     def numbers(self) -> Tensor:
         """The weight `[outputs, inputs]` in float32, exact."""
@@ -79,13 +88,10 @@ class Codes:
             return (self.scales & 0xFFFF).to(torch.int16).view(torch.float16).float()
         if self.coding is not Coding.ENTRIES_TWICE:
             return self.scales
-        assert self.fine is not None and self.coarse is not None
-        times, plus = self.coarse.repeat_interleave(SHARED, 0)[: self.scales.numel()].unbind(1)
-        return (self.fine[self.scales.flatten().int()] * times + plus).view(self.scales.shape)
-
-    def fits(self) -> bool:
-        """Whether the product takes such sizes."""
-        return not (self.inputs % self.coding.block or self.group % self.coding.block)
+        assert self.fine is not None and self.coarse is not None and self.first is not None
+        at = self.first[:, None] + torch.arange(self.scales.shape[1])
+        times, plus = self.coarse[at // SHARED].unbind(-1)
+        return self.fine[self.scales.int()] * times + plus
 
     def pack(self, room: LargePages) -> PackedCodes:
         """In the layout that is multiplied."""
@@ -99,7 +105,9 @@ class Codes:
         words.view(lanes.dtype).view(lanes.shape).copy_(lanes)
         scales = _padded(self.scales, panel).view(-1, panel, self.scales.shape[1]).transpose(1, 2)
         laid = room.zeros(scales.shape, scales.dtype).copy_(scales)
-        return PackedCodes(replace(self, codes=words, scales=laid), self.outputs, self.inputs, self.group)
+        first = None if self.first is None else torch.nn.functional.pad(self.first, (0, -self.outputs % panel))
+        whole = replace(self, codes=words, scales=laid, first=first)
+        return PackedCodes(whole, self.outputs, self.inputs, self.group)
 
     def _a_byte_each(self) -> Tensor:
         return torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(1)
@@ -125,21 +133,16 @@ class PackedCodes:
         if coding is not Coding.BYTES:
             codes = codes[:, 0::2] | codes[:, 1::2] << 4
         scales = laid.scales.transpose(1, 2).flatten(0, 1)[: self.columns]
-        return replace(laid, codes=codes.contiguous(), scales=scales.contiguous())
-
-    @property
-    def bytes(self) -> int:
-        """Of what a product reads."""
-        laid = self.laid
-        return sum(x.nbytes for x in (laid.codes, laid.scales, laid.coarse) if x is not None)
+        first = None if laid.first is None else laid.first[: self.columns]
+        return replace(laid, codes=codes.contiguous(), scales=scales.contiguous(), first=first)
 
     @cached_property
     def _scales(self) -> Scales:
-        held = self.laid.scales, self.laid.table, self.laid.coarse, self.laid.fine
-        return Scales(*(None if x is None else x.data_ptr() for x in held), self.group, self.columns)
+        held = self.laid.scales, self.laid.table, self.laid.fine, self.laid.coarse, self.laid.first
+        return Scales(*(None if x is None else x.data_ptr() for x in held), self.group)
 
     def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """x `[..., inputs]` times the weight, plus a bias `[outputs]` in float32: `[..., outputs]`. The weight is exact
+        """x `[..., inputs]` times the weight, plus a bias `[outputs]`: `[..., outputs]`. The weight is exact
         in float32; where the processor multiplies bfloat16, and x is that, it is rounded to it."""
         return multiply(x, self.laid.codes, bias, self.columns, self._scales, self.laid.coding)
 
@@ -151,11 +154,13 @@ def joined(parts: Sequence[Codes]) -> Codes | None:
         return None
     if any(not _same(getattr(part, name), getattr(first, name)) for part in parts for name in ("table", "fine")):
         return None
-    if first.coarse is not None and any(part.scales.numel() % SHARED for part in parts[:-1]):
-        return None
-    coarse = None if first.coarse is None else torch.cat([part.coarse for part in parts if part.coarse is not None])
     codes, scales = (torch.cat([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
-    return replace(first, codes=codes, scales=scales, coarse=coarse)
+    coarse = [part.coarse for part in parts if part.coarse is not None]
+    if not coarse:
+        return replace(first, codes=codes, scales=scales)
+    before = accumulate((SHARED * len(part) for part in coarse), initial=0)
+    firsts = [part.first + at for part, at in zip(parts, before) if part.first is not None]
+    return replace(first, codes=codes, scales=scales, coarse=torch.cat(coarse), first=torch.cat(firsts))
 
 
 def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> bool:

@@ -110,7 +110,7 @@ class Draw(Structure):
 
 
 class Scales(CStructure):
-    _fields_ = [*_places("steps", "table", "coarse", "fine"), *_sizes("group", "columns")]
+    _fields_ = [*_places("steps", "table", "fine", "coarse", "first"), *_sizes("group")]
 
 
 class Product(Structure):

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.memory.weight_bytes import FUSED_OUTPUTS
+from engine.kernels.cpu.codes import Codes, Coding, multiplies
+from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
@@ -47,24 +48,35 @@ class Dequantized4bitLinear(nn.Module):
 
 def settle(module: nn.Module, before: Callable[[], None]) -> None:
     """Gives each 4-bit layer on a CPU the form it computes in; `before` is called before each, and may raise to stop.
-
-    In bfloat16, where the processor has products of it, weights are laid out now as bitsandbytes would at their first
-    forward, so that the memory they take is known; their scales are bfloat16 from then on. In other dtypes, and for
-    sizes that this layout cannot take, they are dequantized for each product.
-    """
-    from bitsandbytes.functional import _convert_weight_packed_for_cpu
+    Its codes are multiplied as they are where the compiled product takes them, else dequantized for each product."""
     from bitsandbytes.nn import Linear4bit
 
+    tables = dict[bytes, Tensor]()
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
             if not isinstance(layer, Linear4bit) or layer.weight.device.type != "cpu":
                 continue
             before()
-            weight: Any = layer.weight
-            state = weight.quant_state
-            fused = layer.support_avx512bf16_for_cpu and layer.compute_dtype is torch.bfloat16
-            if fused and layer.out_features % FUSED_OUTPUTS == 0 and layer.in_features % state.blocksize == 0:
-                weight.data, weight.quant_state = _convert_weight_packed_for_cpu(weight.data, state)
+            state = layer.weight.quant_state
+            ours = not layer.in_features % state.blocksize
+            if ours and multiplies(Coding.ENTRIES, layer.in_features, state.blocksize, layer.compute_dtype):
+                setattr(parent, name, CodedLinear(codes_of(layer, tables), layer.bias))
             else:
                 state.dtype = wanted(state.dtype)
                 setattr(parent, name, Dequantized4bitLinear(layer))
+
+
+def codes_of(layer: Any, tables: dict[bytes, Tensor]) -> Codes:
+    """A 4-bit layer's weight, row by row. Equal tables are held once, in `tables`."""
+
+    def held(table: Tensor) -> Tensor:
+        return tables.setdefault(table.float().numpy().tobytes(), table.float())
+
+    state, (outputs, inputs) = layer.weight.quant_state, (layer.out_features, layer.in_features)
+    data = layer.weight.data.view(outputs, inputs // 2)
+    codes, table, scales = data >> 4 | data << 4, held(state.code), state.absmax.view(outputs, -1)
+    if not state.nested:
+        return Codes(Coding.ENTRIES, codes, scales, table)
+    coarse = torch.stack([state.state2.absmax, state.offset.expand_as(state.state2.absmax)], 1)
+    first = torch.arange(0, scales.numel(), scales.shape[1], dtype=torch.int32)
+    return Codes(Coding.ENTRIES_TWICE, codes, scales, table, held(state.state2.code), coarse, first)

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.cpu.codes import Codes, Coding, multiplies
+from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 
 
@@ -25,14 +27,17 @@ class CodesLinear(nn.Module):
 
 
 def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) -> None:
-    """Gives each int8 layer on a CPU that form where inputs of `dtype` are best multiplied in another one; `before` is
-    called before each, and may raise to stop."""
+    """Gives each int8 layer on a CPU the form in which inputs of `dtype` are best multiplied; `before` is called before
+    each, and may raise to stop."""
     from torchao.quantization import Int8Tensor
 
-    if wanted(dtype) is dtype:
-        return
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) is nn.Linear and isinstance(layer.weight, Int8Tensor) and layer.weight.device.type == "cpu":
-                before()
+            if type(layer) is not nn.Linear or not isinstance(layer.weight, Int8Tensor) or layer.weight.device.type != "cpu":
+                continue
+            before()
+            if multiplies(Coding.BYTES, layer.in_features, layer.in_features, dtype):
+                weight = Codes(Coding.BYTES, layer.weight.qdata, layer.weight.scale.float().view(-1, 1))
+                setattr(parent, name, CodedLinear(weight, layer.bias))
+            elif wanted(dtype) is not dtype:
                 setattr(parent, name, CodesLinear(layer))

@@ -7,7 +7,7 @@
 
 #define WIDE (REGISTERS / 8) /* vectors of a panel: with six times as many sums they fill the registers */
 #define PANEL (WIDE * LANES)
-#define A_SCALE 256 /* scales that are codes themselves share one, in the order of the weight's own rows */
+#define SHARED 256 /* scales that are codes themselves have one of their own together */
 
 #ifdef __AVX512BF16__
 #define MULTIPLIES_HALVES 1
@@ -23,10 +23,10 @@ struct scales {
     const void *steps;   /* [panels][depth / group][PANEL]: words of a scale in float16 and, above it, a zero; float32;
                             codes of 8 bits; of integers float32 */
     const float *table;  /* [16], of entries */
-    const float *coarse; /* [...][2]: what a scale's own entry is times, and what is added */
     const float *fine;   /* [256], of scales */
-    long group;          /* of the depth have a scale; whole blocks */
-    long columns;        /* that there are */
+    const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added */
+    const int32_t *from; /* [panels][PANEL]: which of all scales a column's first one is */
+    long group;          /* of the depth have a scale; whole words */
 };
 
 ALWAYS long codes_of_a_word(int coding) { return coding == BYTES ? 4 : 8; }
@@ -54,15 +54,14 @@ ALWAYS vec entries(const float *table, words at) {
 
 /* The scales of a panel's columns in a group: `[PANEL]`. */
 static void scales_of(float *to, const struct scales *s, int coding, long panel, long depth, long group) {
-    const long groups = depth / s->group, from = (panel * groups + group) * PANEL;
+    const long from = (panel * (depth / s->group) + group) * PANEL;
     if (coding == STEPS)
         for (int i = 0; i < PANEL; i += LANES)
             *(vec *)(to + i) = from_float16(*(const words *)((const uint32_t *)s->steps + from + i) & 0xffff);
     else if (coding == ENTRIES_TWICE)
         for (int i = 0; i < PANEL; i++) {
-            const long column = panel * PANEL + i;
-            const float *coarse = s->coarse + (column * groups + group) / A_SCALE * 2;
-            to[i] = column < s->columns ? s->fine[((const uint8_t *)s->steps)[from + i]] * coarse[0] + coarse[1] : 0;
+            const float *coarse = s->coarse + (s->from[panel * PANEL + i] + group) / SHARED * 2;
+            to[i] = s->fine[((const uint8_t *)s->steps)[from + i]] * coarse[0] + coarse[1];
         }
     else memcpy(to, (const float *)s->steps + from, PANEL * sizeof(float));
 }

@@ -21,7 +21,7 @@ struct product {
     void *out;            /* [rows, columns], or, gated, half of these */
     const void *x;        /* [rows, depth], rows x_stride apart */
     const void *weight;   /* as above */
-    const float *bias;    /* [columns], or NULL */
+    const void *bias;     /* [columns], or NULL */
     const void *residual; /* as out, rows residual_stride apart; or NULL */
     struct scales scales; /* of codes */
     long columns, depth, x_stride, residual_stride;
@@ -104,9 +104,9 @@ ALWAYS void put_tile(const struct product *p, long row, long column, const float
     const long columns = gates ? p->columns / 2 : p->columns;
     for (long at = column; at < column + PANEL && at < columns; at += LANES, sums += LANES) {
         const long left = columns - at;
-        const vec none = {0}, bias = p->bias ? get_some(p->bias, at, left, 0) : none;
+        const vec none = {0}, bias = p->bias ? get_some(p->bias, at, left, half) : none;
         if (gates) { /* half of the columns are whole panels */
-            const vec bias_up = p->bias ? get_some(p->bias, columns + at, left, 0) : none;
+            const vec bias_up = p->bias ? get_some(p->bias, columns + at, left, half) : none;
             for (long r = 0; r < rows; r++) {
                 const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + (at - column)) + bias, half);
                 const vec acted = rounded_lanes(activated(x, p->gate == GELU), half);
@@ -151,9 +151,9 @@ ALWAYS void tile(const struct product *p, long row, long panel, long begin, long
         else multiply(sums, weight, x, count, stride, rows, half);
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) {
-                vec sum = sums[r][i];
-                if (coded) sum *= *(const vec *)(wide->scales[up] + i * LANES);
-                if (coded && begin) sum += *(vec *)(before + r * PANEL + i * LANES);
+                vec sum = sums[r][i], sofar = {0};
+                if (coded && begin) sofar = *(vec *)(before + r * PANEL + i * LANES);
+                if (coded) sum = sum * *(const vec *)(wide->scales[up] + i * LANES) + sofar;
                 *(vec *)(to + r * PANEL + i * LANES) = sum;
             }
     }

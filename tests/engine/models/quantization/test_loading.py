@@ -12,9 +12,11 @@ from engine.bench.bars import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.config import QUANTIZATIONS
 from engine.config.schemes import quantized_bytes
-from engine.memory.weight_bytes import has_bfloat16_products
+from engine.kernels.cpu import library
+from engine.kernels.cpu.compiler import SWITCH
+from engine.kernels.cpu.library import Native, native
 from engine.models.loading import LoadedModel, load
-from engine.models.packed_linear import PackedLinear
+from engine.models.packed_linear import OurCoded, PackedLinear
 from engine.models.quantization import torchao
 from engine.models.quantization.bitsandbytes import Dequantized4bitLinear
 from engine.models.weight_count import held_bytes
@@ -37,6 +39,15 @@ def llama(tiny_folder: Callable[[str], Path]) -> Path:
 def awq(llama: Path) -> Path:
     with no_bars():
         return save_rounded_awq(llama, llama.with_name("llama rounded awq"), group=32)
+
+
+compiled = pytest.mark.skipif(native().library is None, reason=native().why)
+
+
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no C compiler is."""
+    monkeypatch.setattr(library, "_native", Native(None, "left out"))
+    monkeypatch.setenv(SWITCH, "0")
 
 
 def loaded(folder: Path, quantization: str, dtype: str = "auto") -> LoadedModel:
@@ -64,41 +75,73 @@ def test_the_card_counts_true_weights_whatever_holds_them(
 
 
 @pytest.mark.parametrize("quantization", ["none", *AT_LOAD])
-def test_weights_take_the_bytes_of_the_formula_exactly(quantization: str, llama: Path) -> None:
+def test_weights_take_the_bytes_of_the_formula_exactly(
+    quantization: str, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the quantizer stores them, where no compiled kernel multiplies them in another layout."""
+    without_kernels(monkeypatch)
     model = loaded(llama, quantization, "float32")
     others = (2 * 64 * VOCABULARY + NORMS) * 4
     assert model.card.weight_bytes == quantized_bytes(quantization, SHAPES, 4) + others
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="the layout is for processors that multiply bfloat16")
-@pytest.mark.parametrize("quantization", ["nf4", "nf4-double"])
-def test_in_bfloat16_the_scales_are_bfloat16_too(quantization: str, llama: Path) -> None:
-    """As the fused product of bitsandbytes asks; of double quantization it leaves an offset, unused."""
-    model = loaded(llama, quantization)
-    others = (2 * 64 * VOCABULARY + NORMS) * 2
-    each = 64 + (4 if quantization == "nf4-double" else 0)
-    assert model.card.weight_bytes == BODY // 2 + 2 * BODY // 64 + each * len(SHAPES) + others
+HELD = {
+    "awq": BODY // 2 + 4 * BODY // 32,
+    "nf4": BODY // 2 + 4 * BODY // 64,
+    "nf4-double": BODY // 2 + BODY // 64 + sum(8 * -(-a * b // 64 // 256) + 4 * b for a, b in SHAPES),
+    "torchao-int8": BODY + 4 * sum(outputs for _, outputs in SHAPES),
+}
 
 
-def test_awq_takes_what_the_int4_product_holds(awq: Path) -> None:
-    others = (2 * 64 * VOCABULARY + NORMS) * 2
-    assert loaded(awq, "none").card.weight_bytes == BODY // 2 + 4 * BODY // 32 + others
-    assert loaded(awq, "none", "float32").card.weight_bytes == 2 * others + 4 * BODY, "unpacked at load"
+@compiled
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("quantization", HELD)
+def test_codes_stay_packed_in_either_dtype(quantization: str, dtype: str, llama: Path, awq: Path) -> None:
+    model = loaded(awq if quantization == "awq" else llama, "none" if quantization == "awq" else quantization, dtype)
+    others = (2 * 64 * VOCABULARY + NORMS) * model.dtype.itemsize
+    assert model.card.weight_bytes == HELD[quantization] + others
+    assert isinstance(linear(model).packed, OurCoded)
+
+
+def test_without_the_compiled_kernels_awq_is_unpacked_at_load(awq: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_kernels(monkeypatch)
+    others = (2 * 64 * VOCABULARY + NORMS) * 4
+    assert loaded(awq, "none", "float32").card.weight_bytes == others + 4 * BODY
+
+
+@compiled
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "torchao-int8"])
+def test_what_is_multiplied_is_the_weight_that_the_quantizer_made(
+    quantization: str, dtype: str, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = linear(loaded(llama, quantization, dtype)).weight
+    without_kernels(monkeypatch)
+    theirs = linear(loaded(llama, quantization, dtype)).weight
+    assert torch.equal(ours, dequantized(theirs))
+
+
+def dequantized(weight: Any) -> torch.Tensor:
+    """A quantizer's weight in float32."""
+    if hasattr(weight, "quant_state"):
+        from bitsandbytes.functional import dequantize_4bit
+
+        weight.quant_state.dtype = torch.float32
+        return dequantize_4bit(weight.data, weight.quant_state)
+    return weight.dequantize(torch.float32)
 
 
 @pytest.mark.parametrize("quantization", ["nf4", "nf4-double"])
 @pytest.mark.parametrize("rows", [1, 5, 200])
 def test_in_float32_a_4_bit_product_is_that_of_its_weights_in_float32(
-    quantization: str, rows: int, llama: Path
+    quantization: str, rows: int, llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """bitsandbytes' own layer would compute it in bfloat16, some thousand times coarser."""
-    from bitsandbytes.functional import dequantize_4bit
-
+    without_kernels(monkeypatch)
     layer = linear(loaded(llama, quantization, "float32"))
     assert isinstance(layer, Dequantized4bitLinear)
-    weight = dequantize_4bit(layer.weight.data, layer.weight.quant_state)
     x = torch.randn(rows, 128, generator=torch.Generator().manual_seed(rows))
-    exact = x.double() @ weight.double().T
+    exact = x.double() @ dequantized(layer.weight).double().T
     torch.testing.assert_close(layer(x).double(), exact, rtol=1e-5, atol=1e-5)
 
 
@@ -107,6 +150,7 @@ def test_in_float32_a_4_bit_product_is_that_of_its_weights_in_float32(
 def test_in_bfloat16_an_int8_product_is_that_of_its_weights_whatever_the_processor_multiplies(
     has_products: bool, rows: int, llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    without_kernels(monkeypatch)
     monkeypatch.setattr(torchao, "wanted", lambda dtype: dtype if has_products else torch.float32)
     layer = linear(loaded(llama, "torchao-int8"))
     assert isinstance(layer, torchao.CodesLinear) is not has_products
@@ -123,7 +167,9 @@ def test_in_bfloat16_an_int8_product_is_that_of_its_weights_whatever_the_process
 def test_quantized_products_are_near_those_of_the_original(quantization: str, worst: float, llama: Path) -> None:
     original, layer = linear(loaded(llama, "none")), linear(loaded(llama, quantization, "float32"))
     assert isinstance(original, PackedLinear)
-    assert not isinstance(layer, PackedLinear), "what a quantizer made or filled is left to it"
+    ours = isinstance(layer, PackedLinear) and isinstance(layer.packed, OurCoded)
+    whole = quantization in ("nf4", "torchao-int8") and native().library is not None
+    assert ours == whole, "what a quantizer made or filled, and we do not multiply, is left to it"
     x = torch.randn(64, 128, generator=torch.Generator().manual_seed(1))
     x[:, 7] *= 20  # an outlier
     with torch.inference_mode():
