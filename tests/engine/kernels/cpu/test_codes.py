@@ -35,7 +35,8 @@ def made(coding: Coding, outputs: int, inputs: int, group: int, seed: int = 0) -
     if coding is Coding.ENTRIES:
         return Codes(coding, codes, scales(outputs, groups), table)
     fine, coarse = torch.linspace(0, 1, 256), scales(-(-outputs * groups // 256), 2).abs()
-    return Codes(coding, codes, integers(0, 256, outputs, groups, dtype=torch.uint8), table, fine, coarse)
+    first = torch.arange(0, outputs * groups, groups, dtype=torch.int32)
+    return Codes(coding, codes, integers(0, 256, outputs, groups, dtype=torch.uint8), table, fine, coarse, first)
 
 
 def product(codes: Codes, x: Tensor, bias: Tensor | None = None) -> Tensor:
