@@ -35,6 +35,13 @@ class Coding(IntEnum):
         """Inputs must be a multiple of so many, and those that share a scale too."""
         return 4 if self is Coding.BYTES else 8
 
+    @property
+    def swaps(self) -> tuple[tuple[int, int], ...]:
+        """What brings a word's codes from their order in a row to that of `codes.h`: every second one in its lower
+        half. Each is by how many bits, and the lower place of those that are swapped."""
+        bytes_ = (8, 0x0000FF00)
+        return (bytes_,) if self is Coding.BYTES else ((4, 0x00F000F0), bytes_)
+
 
 @dataclass(frozen=True)
 class Codes:
@@ -95,22 +102,15 @@ class Codes:
 
     def pack(self, room: LargePages) -> PackedCodes:
         """In the layout that is multiplied."""
-        panel, block = function("panel_width")(), self.coding.block
-        codes = self.codes if self.coding is Coding.BYTES else self._a_byte_each()
-        # outputs by panels, inputs by words, those of the two halves of a word apart
-        lanes = _padded(codes, panel).view(-1, panel, self.inputs // block, block // 2, 2).permute(0, 2, 1, 4, 3)
-        if self.coding is not Coding.BYTES:
-            lanes = lanes[..., 0::2] | lanes[..., 1::2] << 4
-        words = room.zeros(lanes.shape[:3], torch.int32)
-        words.view(lanes.dtype).view(lanes.shape).copy_(lanes)
+        panel = function("panel_width")()
+        words = _shuffled(self.codes.view(torch.int32), self.coding.swaps)
+        words = _padded(words, panel).view(-1, panel, words.shape[1]).transpose(1, 2)
+        words = room.zeros(words.shape, words.dtype).copy_(words)
         scales = _padded(self.scales, panel).view(-1, panel, self.scales.shape[1]).transpose(1, 2)
         laid = room.zeros(scales.shape, scales.dtype).copy_(scales)
         first = None if self.first is None else torch.nn.functional.pad(self.first, (0, -self.outputs % panel))
         whole = replace(self, codes=words, scales=laid, first=first)
         return PackedCodes(whole, self.outputs, self.inputs, self.group)
-
-    def _a_byte_each(self) -> Tensor:
-        return torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -124,17 +124,12 @@ class PackedCodes:
 
     def unpack(self) -> Codes:
         """As they were."""
-        laid, coding = self.laid, self.laid.coding
-        panels, count, panel = laid.codes.shape
-        lanes = laid.codes.view(torch.int8 if coding is Coding.BYTES else torch.uint8).view(panels, count, panel, 2, 2)
-        if coding is not Coding.BYTES:
-            lanes = torch.stack([lanes & 15, lanes >> 4], -1).flatten(-2)
-        codes = lanes.permute(0, 2, 1, 4, 3).reshape(panels * panel, self.depth)[: self.columns]
-        if coding is not Coding.BYTES:
-            codes = codes[:, 0::2] | codes[:, 1::2] << 4
+        laid = self.laid
+        words = laid.codes.transpose(1, 2).reshape(-1, laid.codes.shape[1])[: self.columns]
+        codes = _shuffled(words, laid.coding.swaps[::-1]).view(torch.int8 if laid.coding is Coding.BYTES else torch.uint8)
         scales = laid.scales.transpose(1, 2).flatten(0, 1)[: self.columns]
         first = None if laid.first is None else laid.first[: self.columns]
-        return replace(laid, codes=codes.contiguous(), scales=scales.contiguous(), first=first)
+        return replace(laid, codes=codes, scales=scales.contiguous(), first=first)
 
     @cached_property
     def _scales(self) -> Scales:
@@ -170,6 +165,13 @@ def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> b
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and torch.equal(a, b))
+
+
+def _shuffled(words: Tensor, swaps: Sequence[tuple[int, int]]) -> Tensor:
+    for by, at in swaps:
+        differ = (words ^ words >> by) & at
+        words = words ^ differ ^ differ << by
+    return words.contiguous()
 
 
 def _padded(x: Tensor, to: int) -> Tensor:
