@@ -117,8 +117,7 @@ def _kind(kinds: dict[str, Kind], call: held.Structure, names: Mapping[int, str]
     kind = kinds.setdefault(name, Kind(name))
     kind.calls += 1
     if isinstance(call, held.Product):
-        weights = call.depth * call.columns
-        kind.weights, kind.bytes = kind.weights + weights, kind.bytes + weights * (2 if call.part.half else 4)
+        kind.weights, kind.bytes = kind.weights + call.depth * call.columns, kind.bytes + call.weight_bytes
     return kind
 
 

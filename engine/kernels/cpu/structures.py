@@ -109,6 +109,10 @@ class Draw(Structure):
     ]
 
 
+# Bits of a code and bytes of its scale, as `codes.h` counts codings.
+CODING_BITS = {1: (4, 4), 2: (4, 4), 3: (4, 1), 4: (8, 4)}
+
+
 class Scales(CStructure):
     _fields_ = [*_places("steps", "table", "fine", "coarse", "first"), *_sizes("group")]
 
@@ -119,6 +123,15 @@ class Product(Structure):
         *(("part", Part), *_places("out", "x", "weight", "bias", "residual"), ("scales", Scales)),
         *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int), ("coding", c_int)),
     ]
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of what it multiplies with, scales included."""
+        weights = self.depth * self.columns
+        if not self.coding:
+            return weights * (2 if self.part.half else 4)
+        bits, scale = CODING_BITS[self.coding]
+        return weights * bits // 8 + weights // self.scales.group * scale
 
 
 class Pointwise(Structure):

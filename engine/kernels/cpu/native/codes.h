@@ -29,7 +29,7 @@ struct scales {
     long group;          /* of the depth have a scale; whole words */
 };
 
-ALWAYS long codes_of_a_word(int coding) { return coding == BYTES ? 4 : 8; }
+ALWAYS int codes_of_a_word(int coding) { return coding == BYTES ? 4 : 8; }
 
 /* float16, no infinity and no NaN, as float32. */
 ALWAYS vec from_float16(words bits) {
@@ -66,83 +66,69 @@ static void scales_of(float *to, const struct scales *s, int coding, long panel,
     else memcpy(to, (const float *)s->steps + from, PANEL * sizeof(float));
 }
 
-/* The number that stands for a code, in lanes that are shifted so that it is lowest. */
-ALWAYS vec number(words codes, const float *table, vec zero, const int coding) {
-    if (coding == STEPS) return __builtin_convertvector((integers)(codes & 15), vec) - zero;
-    return entries(table, codes);
-}
-
-/* A panel's numbers from `begin` to `end` of the depth, which are of one group: `[end - begin][PANEL]` of float32. */
-ALWAYS void decode_as(float *to, const uint32_t *weight, const struct scales *s, long panel, long depth, long begin, long end,
-                      const int coding) {
-    const long each = codes_of_a_word(coding), bits = 32 / each, count = (end - begin) / each;
-    const uint32_t *zeros = (const uint32_t *)s->steps + (panel * (depth / s->group) + begin / s->group) * PANEL;
-    weight += (panel * depth + begin) / each * PANEL;
-    vec zero[WIDE] = {0};
-    for (int i = 0; i < WIDE && coding == STEPS; i++)
-        zero[i] = __builtin_convertvector(*(const integers *)(zeros + i * LANES) >> 16, vec);
-    for (long b = 0; b < count; b++, weight += PANEL, to += each * PANEL)
-        for (int i = 0; i < WIDE; i++) {
-            const words some = *(const words *)(weight + i * LANES);
-            float *at = to + i * LANES;
-            for (int k = 0; k < each; k++) {
-                const int up = k / 2 * bits + k % 2 * 16;
-                if (coding == BYTES) *(vec *)(at + k * PANEL) = __builtin_convertvector((integers)(some << (24 - up)) >> 24, vec);
-                else *(vec *)(at + k * PANEL) = number(some >> up, s->table, zero[i], coding);
-            }
-        }
-}
-
 #ifdef __AVX512BF16__
 /* A byte of each lane, its lowest or the one above, less 128: as the end of a float32 between 2^23 and 2^24. */
 ALWAYS vec of_byte(words some, int above) {
     if (above) return (vec)((some & 0xff00) | 0x4b000000) * 0x1p-8f - (0x1p15f + 128);
     return (vec)((some & 0xff) | 0x4b000000) - (0x1p23f + 128);
 }
-
-/* The same as a weight of bfloat16 lies, two of the depth side by side. Integers are exact, entries are rounded. */
-ALWAYS void decode_halves_as(float *to, const uint32_t *weight, const struct scales *s, long panel, long depth, long begin,
-                             long end, const int coding) {
-    const long each = codes_of_a_word(coding), count = (end - begin) / each;
-    const uint32_t *zeros = (const uint32_t *)s->steps + (panel * (depth / s->group) + begin / s->group) * PANEL;
-    const vec from_0 = __builtin_convertvector((integers)numbered(), vec); /* of steps the table of code - zero + 16 */
-    __m256i first = (__m256i)nearest(from_0 - 16), last = (__m256i)nearest(from_0);
-    if (coding == ENTRIES) first = last = (__m256i)nearest(*(const vec *)s->table);
-    const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(first), last, 1);
-    weight += (panel * depth + begin) / each * PANEL;
-    words zero[WIDE] = {0};
-    for (int i = 0; i < WIDE && coding == STEPS; i++) {
-        const words one = 16 - (*(const words *)(zeros + i * LANES) >> 16);
-        zero[i] = one | one << 16;
-    }
-    for (long b = 0; b < count; b++, weight += PANEL, to += each / 2 * PANEL)
-        for (int i = 0; i < WIDE; i++) {
-            const words some = *(const words *)(weight + i * LANES);
-            float *at = to + i * LANES;
-            for (int k = 0; k < each / 2; k++) {
-                words pair;
-                if (coding == BYTES) {
-                    const vec low = of_byte(some ^ 0x80808080, k), high = of_byte((some ^ 0x80808080) >> 16, k);
-                    pair = ((words)low >> 16) | ((words)high & 0xffff0000);
-                } else {
-                    __m512i codes = _mm512_srli_epi16((__m512i)some, 4 * k);
-                    if (coding == STEPS) codes = _mm512_add_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(15)), (__m512i)zero[i]);
-                    pair = (words)_mm512_permutexvar_epi16(codes, table); /* by their lowest 5 bits */
-                }
-                *(words *)(at + k * PANEL) = pair;
-            }
-        }
-}
-#else
-#define decode_halves_as decode_as
 #endif
 
-/* As `decode_as`, or, of `halves`, as bfloat16. */
-ALWAYS void decode(float *to, const void *weight, const struct scales *s, int coding, long panel, long depth, long begin,
-                   long end, const int halves) {
-    switch (coding) {
-    case STEPS: (halves ? decode_halves_as : decode_as)(to, weight, s, panel, depth, begin, end, STEPS); break;
-    case BYTES: (halves ? decode_halves_as : decode_as)(to, weight, s, panel, depth, begin, end, BYTES); break;
-    default: (halves ? decode_halves_as : decode_as)(to, weight, s, panel, depth, begin, end, ENTRIES);
+/* A part of a panel within a group, and what its numbers are made with. */
+struct piece {
+    const uint32_t *weight; /* [count][PANEL] */
+    long count;
+    const float *table;
+    words zero[WIDE]; /* of steps float32; for two of bfloat16 16 - zero, twice in a lane */
+    words halves;     /* the table as bfloat16, by 5 bits: of entries twice, of steps of code - zero + 16 */
+};
+
+/* The one from `begin` to `end` of the depth. */
+ALWAYS struct piece piece_of(const void *weight, const struct scales *s, long panel, long depth, long begin, long end,
+                             const int coding, const int halves) {
+    const long each = codes_of_a_word(coding), group = panel * (depth / s->group) + begin / s->group;
+    struct piece piece = {(const uint32_t *)weight + (panel * depth + begin) / each * PANEL, (end - begin) / each, s->table};
+    for (int i = 0; i < WIDE && coding == STEPS; i++) {
+        const words zero = *(const words *)((const uint32_t *)s->steps + group * PANEL + i * LANES) >> 16;
+        if (halves) piece.zero[i] = (16 - zero) | (16 - zero) << 16;
+        else piece.zero[i] = (words)__builtin_convertvector((integers)zero, vec);
     }
+#ifdef __AVX512BF16__
+    const vec counted = __builtin_convertvector((integers)numbered(), vec);
+    __m256i first = (__m256i)nearest(counted - 16), last = (__m256i)nearest(counted);
+    if (coding == ENTRIES) first = last = (__m256i)nearest(*(const vec *)s->table);
+    piece.halves = (words)_mm512_inserti64x4(_mm512_castsi256_si512(first), last, 1);
+#endif
+    return piece;
+}
+
+/* Of the i-th vector of words the k-th number of each, float32, or, of `halves`, its k-th two as bfloat16: integers are
+ * exact, entries are rounded. */
+ALWAYS words number(const struct piece *piece, words some, int i, int k, const int coding, const int halves) {
+#ifdef __AVX512BF16__
+    if (halves && coding == BYTES) {
+        const vec low = of_byte(some ^ 0x80808080, k), high = of_byte((some ^ 0x80808080) >> 16, k);
+        return ((words)low >> 16) | ((words)high & 0xffff0000);
+    }
+    if (halves) {
+        __m512i codes = _mm512_srli_epi16((__m512i)some, 4 * k);
+        if (coding == STEPS) codes = _mm512_add_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(15)), (__m512i)piece->zero[i]);
+        return (words)_mm512_permutexvar_epi16(codes, (__m512i)piece->halves);
+    }
+#endif
+    const int bits = 32 / codes_of_a_word(coding), up = k / 2 * bits + k % 2 * 16;
+    if (coding == BYTES) return (words)__builtin_convertvector((integers)(some << (24 - up)) >> 24, vec);
+    if (coding == ENTRIES) return (words)entries(piece->table, some >> up);
+    return (words)(__builtin_convertvector((integers)(some >> up & 15), vec) - (vec)piece->zero[i]);
+}
+
+/* All of its numbers: `[depth][PANEL]`, or as a weight of bfloat16 lies. */
+ALWAYS void decode(uint32_t *to, const struct piece *piece, const int coding, const int halves) {
+    const int each = codes_of_a_word(coding) >> halves;
+    const uint32_t *weight = piece->weight;
+    for (long b = 0; b < piece->count; b++, weight += PANEL, to += each * PANEL)
+        for (int i = 0; i < WIDE; i++) {
+            const words some = *(const words *)(weight + i * LANES);
+            for (int k = 0; k < each; k++) *(words *)(to + k * PANEL + i * LANES) = number(piece, some, i, k, coding, halves);
+        }
 }

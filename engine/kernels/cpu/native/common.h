@@ -118,6 +118,20 @@ ALWAYS void put_some(void *to, long i, vec x, long left, int half) {
     else for (long lane = 0; lane < left; lane++) put(to, i + lane, x[lane], half);
 }
 
+/* A number in each lane: less 0 is left out by a compiler, and 0 more is not. */
+ALWAYS vec every(float x) { return x - (vec){0}; }
+
+/* a * b + c, rounded once where the processor can: what a compiler makes of the sum differs from loop to loop. */
+ALWAYS vec times_plus(vec a, vec b, vec c) {
+#if defined __AVX512F__
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined __FMA__
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
 ALWAYS vec chosen(words mask, vec yes, vec no) { return (vec)(((words)yes & mask) | ((words)no & ~mask)); }
 /* Between two bounds; NaN stays NaN. */
 ALWAYS vec bounded(vec x, float low, float high) {

@@ -8,6 +8,7 @@
 #include "codes.h"
 
 #define ROWS 6
+#define FEW (REGISTERS > 16 ? ROWS : 4) /* rows that are multiplied with codes without a copy of the numbers */
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
 #define PIECE 256         /* pairs of bfloat16 that are widened at once for one tile; */
 #define WIDE_DEPTH (PANEL > 32 ? 64 : 128) /* for more of them so much of the depth is, */
@@ -31,6 +32,14 @@ struct product {
 
 long panel_width(void) { return PANEL; }
 
+/* The sums of some rows of x with one vector of a weight, pairs of bfloat16 or float32. */
+ALWAYS vec plus(vec sum, uint32_t x, words weight, const int half) {
+#ifdef __AVX512BF16__
+    if (half) return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x), (__m512bh)weight);
+#endif
+    return times_plus(every(as_float(x)), (vec)weight, sum);
+}
+
 /* Adds to `sums` what `count` pairs of bfloat16, or values of float32, give for `rows` rows of x. */
 ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, long count, long stride, const int rows,
                      const int half) {
@@ -40,12 +49,27 @@ ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, lo
         for (int r = 0; r < rows; r++) {
             uint32_t bits;
             memcpy(&bits, x + r * stride + 4 * k, 4);
-            for (int i = 0; i < WIDE; i++)
-#ifdef __AVX512BF16__
-                if (half) sums[r][i] = (vec)_mm512_dpbf16_ps((__m512)sums[r][i], (__m512bh)_mm512_set1_epi32(bits), (__m512bh)w[i]);
-                else
-#endif
-                    sums[r][i] += as_float(bits) * (vec)w[i];
+            for (int i = 0; i < WIDE; i++) sums[r][i] = plus(sums[r][i], bits, w[i], half);
+        }
+    }
+}
+
+/* The same with codes that are made numbers on the way, which is quicker for few rows. */
+ALWAYS void multiply_codes(vec sums[ROWS][WIDE], const struct piece *piece, const char *x, long stride, const int rows,
+                           const int coding, const int half) {
+    const int each = codes_of_a_word(coding) >> half;
+    const uint32_t *weight = piece->weight;
+    for (long b = 0; b < piece->count; b++, weight += PANEL, x += 4 * each) {
+        words some[WIDE];
+        for (int i = 0; i < WIDE; i++) some[i] = *(const words *)(weight + i * LANES);
+        for (int k = 0; k < each; k++) {
+            words w[WIDE];
+            for (int i = 0; i < WIDE; i++) w[i] = number(piece, some[i], i, k, coding, half);
+            for (int r = 0; r < rows; r++) {
+                uint32_t bits;
+                memcpy(&bits, x + r * stride + 4 * k, 4);
+                for (int i = 0; i < WIDE; i++) sums[r][i] = plus(sums[r][i], bits, w[i], half);
+            }
         }
     }
 }
@@ -64,10 +88,10 @@ ALWAYS void multiply_widened(vec sums[ROWS][WIDE], const char *weight, const cha
             words w[WIDE];
             for (int i = 0; i < WIDE; i++) w[i] = pairs[i] << 16;
             for (int r = 0; r < rows; r++)
-                for (int i = 0; i < WIDE; i++) sums[r][i] += wide[r][2 * k] * (vec)w[i];
+                for (int i = 0; i < WIDE; i++) sums[r][i] = times_plus(every(wide[r][2 * k]), (vec)w[i], sums[r][i]);
             for (int i = 0; i < WIDE; i++) w[i] = pairs[i] & 0xffff0000;
             for (int r = 0; r < rows; r++)
-                for (int i = 0; i < WIDE; i++) sums[r][i] += wide[r][2 * k + 1] * (vec)w[i];
+                for (int i = 0; i < WIDE; i++) sums[r][i] = times_plus(every(wide[r][2 * k + 1]), (vec)w[i], sums[r][i]);
         }
     }
 }
@@ -87,12 +111,13 @@ ALWAYS void multiply_wide(vec sums[ROWS][WIDE], const float *weight, const float
     for (long k = 0; k < values; k++)
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++)
-                sums[r][i] += x[r * WIDE_DEPTH + k] * *(const vec *)(weight + k * PANEL + i * LANES);
+                sums[r][i] = times_plus(every(x[r * WIDE_DEPTH + k]), *(const vec *)(weight + k * PANEL + i * LANES), sums[r][i]);
 }
 
 /* Parts of both as float32: of the panel, of that of the ups, and of the rows of x. Where the processor multiplies
  * bfloat16, codes become that instead, and x, like that of float32, is read where it is. */
 struct wide {
+    int decoded;         /* the weight is; else it is codes, and few rows read them */
     float scales[2][PANEL] __attribute__((aligned(64))); /* of codes' sums */
     float weight[2][WIDE_DEPTH * PANEL] __attribute__((aligned(64)));
     float x[TILES * ROWS][WIDE_DEPTH] __attribute__((aligned(64)));
@@ -130,34 +155,49 @@ __attribute__((noinline)) static void finish(const struct product *p, long row, 
     else put_tile(p, row, column, sums, gates, rows, 0);
 }
 
+/* What is done with a part of the weight that is codes, compiled for each coding. */
+#define AS(as, what) { enum { coding = as }; const struct piece piece = piece_of(p->weight, &p->scales, panel, p->depth, begin, end, coding, half); what; break; }
+#define WITH_PIECE(what) switch (p->coding) { case STEPS: AS(STEPS, what) case BYTES: AS(BYTES, what) default: AS(ENTRIES, what) }
+
+ALWAYS void multiply_piece(vec sums[ROWS][WIDE], const struct product *p, long panel, long begin, long end, const char *x,
+                           long stride, const int rows, const int half) {
+    WITH_PIECE(multiply_codes(sums, &piece, x, stride, rows, coding, half))
+}
+
+ALWAYS void decode_piece(float *to, const struct product *p, long panel, long begin, long end, const int half) {
+    WITH_PIECE(decode((uint32_t *)to, &piece, coding, half))
+}
+
 /* A tile: the rows from `row` on, of one panel, the depth from `begin` to `end`, which is all of it or a part; between
  * two parts the sums lie in `kept`. `wide`: this part of both as float32, x from the row `first` on; or NULL. */
 ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, long first,
                  const struct wide *wide, const int rows, const int half) {
-    const int direct = !half || MULTIPLIES_HALVES, coded = wide && p->coding; /* x is read where it is */
-    const long bytes = half ? 2 : 4;
+    const int in_place = !half || MULTIPLIES_HALVES, coded = wide && p->coding; /* x is read where it is */
+    const long bytes = half ? 2 : 4, count = (end - begin) * bytes / 4, depth = p->depth;
+    const char *x = (const char *)p->x + (row * p->x_stride + begin) * bytes;
+    long stride = p->x_stride * bytes;
+    if (wide && !in_place) x = (const char *)wide->x[row - first], stride = WIDE_DEPTH * 4;
     float whole[2][ROWS * PANEL] __attribute__((aligned(64)));
     for (int up = 0; up <= !!p->gate; up++) {
         const long at = panel + (up ? p->columns / 2 / PANEL : 0);
-        float *before = kept + up * TILES * ROWS * PANEL, *to = end == p->depth ? whole[up] : before;
+        float *before = kept + up * TILES * ROWS * PANEL, *to = end == depth ? whole[up] : before;
         vec sums[ROWS][WIDE];
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) sums[r][i] = begin && !coded ? *(vec *)(before + r * PANEL + i * LANES) : (vec){0};
-        const char *weight = wide ? (const char *)wide->weight[up] : (const char *)p->weight + (at * p->depth + begin) * PANEL * bytes;
-        const char *x = (const char *)p->x + (row * p->x_stride + begin) * bytes;
-        const long count = (end - begin) * bytes / 4, stride = p->x_stride * bytes;
-        if (wide && !direct) multiply_wide(sums, wide->weight[up], wide->x[row - first], end - begin, rows);
-        else if (!direct) multiply_widened(sums, weight, x, count, stride, rows);
-        else multiply(sums, weight, x, count, stride, rows, half);
+        const char *weight = (const char *)p->weight + (at * depth + begin) * PANEL * bytes;
+        if (coded && !wide->decoded && rows <= FEW) multiply_piece(sums, p, at, begin, end, x, stride, rows, half && in_place);
+        else if (wide && !in_place) multiply_wide(sums, wide->weight[up], (const float *)x, end - begin, rows);
+        else if (!in_place) multiply_widened(sums, weight, x, count, stride, rows);
+        else multiply(sums, wide ? (const char *)wide->weight[up] : weight, x, count, stride, rows, half);
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < WIDE; i++) {
                 vec sum = sums[r][i], sofar = {0};
                 if (coded && begin) sofar = *(vec *)(before + r * PANEL + i * LANES);
-                if (coded) sum = sum * *(const vec *)(wide->scales[up] + i * LANES) + sofar;
+                if (coded) sum = times_plus(sum, *(const vec *)(wide->scales[up] + i * LANES), sofar);
                 *(vec *)(to + r * PANEL + i * LANES) = sum;
             }
     }
-    if (end == p->depth) finish(p, row, panel * PANEL, whole[!!p->gate], p->gate ? whole[0] : NULL, rows);
+    if (end == depth) finish(p, row, panel * PANEL, whole[!!p->gate], p->gate ? whole[0] : NULL, rows);
 }
 
 /* The tiles of some rows. */
@@ -192,6 +232,7 @@ ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows,
 ALWAYS void some_wide_tiles(const struct product *p, long panel, long panels, long row, long rows, const int half) {
     float kept[PANELS][2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
     struct wide wide;
+    wide.decoded = rows > FEW;
     for (long begin = 0, end; begin < p->depth; begin = end) {
         end = begin + WIDE_DEPTH < p->depth ? begin + WIDE_DEPTH : p->depth;
         if (p->coding && end > (begin / p->scales.group + 1) * p->scales.group) end = (begin / p->scales.group + 1) * p->scales.group;
@@ -204,7 +245,7 @@ ALWAYS void some_wide_tiles(const struct product *p, long panel, long panels, lo
                 const long at = panel + i + (up ? p->columns / 2 / PANEL : 0);
                 if (p->coding) {
                     scales_of(wide.scales[up], &p->scales, p->coding, at, p->depth, begin / p->scales.group);
-                    decode(wide.weight[up], p->weight, &p->scales, p->coding, at, p->depth, begin, end, half && MULTIPLIES_HALVES);
+                    if (wide.decoded) decode_piece(wide.weight[up], p, at, begin, end, half && MULTIPLIES_HALVES);
                 } else widen_panel(wide.weight[up], (const char *)p->weight + (at * p->depth + begin) * PANEL * 2, (end - begin) / 2);
             }
             tiles_of(p, panel + i, row, rows, begin, end, kept[i], &wide, half);
