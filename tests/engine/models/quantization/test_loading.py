@@ -20,6 +20,7 @@ from engine.models.packed_linear import OurCoded, PackedLinear
 from engine.models.quantization import torchao
 from engine.models.quantization.bitsandbytes import Dequantized4bitLinear
 from engine.models.weight_count import held_bytes
+from engine.workloads import Arrival, Workload
 from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
 
 AT_LOAD = tuple(name for name in QUANTIZATIONS if name not in ("none", "awq"))
@@ -101,6 +102,22 @@ def test_codes_stay_packed_in_either_dtype(quantization: str, dtype: str, llama:
     others = (2 * 64 * VOCABULARY + NORMS) * model.dtype.itemsize
     assert model.card.weight_bytes == HELD[quantization] + others
     assert isinstance(linear(model).packed, OurCoded)
+
+
+@compiled
+@pytest.mark.parametrize("quantization", HELD)
+def test_steps_of_codes_are_recorded_like_dense_ones(quantization: str, llama: Path, awq: Path) -> None:
+    """Queries, keys and values are one product, gates and ups too, and it tells the bytes that it reads."""
+    model = loaded(awq if quantization == "awq" else llama, "none" if quantization == "awq" else quantization)
+    with Engine(model, EngineConfig(max_running=2), threads=1) as engine:
+        trace = engine.run(Workload("one", (Arrival(0.0, [3, 4, 5], GREEDY),))).result()
+    kernels = trace.header.kernels
+    assert kernels is not None
+    layers = {"q_proj, k_proj, v_proj", "o_proj", "gate_proj, up_proj", "down_proj"}
+    assert {name for name, weights in zip(kernels.names, kernels.weights) if weights} == {*layers, "lm_head"}
+    read = sum(size for name, size in zip(kernels.names, kernels.bytes) if name in layers)
+    apart = 4 * sum(outputs for _, outputs in SHAPES) + 8 * len(SHAPES) if quantization == "nf4-double" else 0
+    assert read == HELD[quantization] - apart  # what scales of scales take is not counted
 
 
 def test_without_the_compiled_kernels_awq_is_unpacked_at_load(awq: Path, monkeypatch: pytest.MonkeyPatch) -> None:
