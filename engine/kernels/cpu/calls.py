@@ -230,9 +230,7 @@ def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Ten
     return multiply(x, packed, bias, columns, held.Scales(), 0)
 
 
-def multiply(
-    x: Tensor, packed: Tensor, bias: Tensor | None, columns: int, scales: held.Scales, coding: int
-) -> Tensor:
+def multiply(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int, scales: held.Scales, coding: int) -> Tensor:
     """As `product`, of a weight that may be codes with `scales`."""
     x = in_rows(x)
     if bias is not None and bias.dtype is not x.dtype:

@@ -21,9 +21,9 @@ SHARED = 256  # scales that share one, where they are codes themselves
 
 
 class Coding(IntEnum):
-    """How a code becomes a number, as `codes.h` counts. STEPS: (code - zero) * scale. ENTRIES: an entry of a table of 16,
-    times the scale. ENTRIES_TWICE: that, with scales that are entries of a table of 256, times one of their own. BYTES:
-    an integer, times the scale."""
+    """How a code becomes a number, as `codes.h` counts. STEPS: (code - zero) * scale. ENTRIES: an entry of a table of
+    16, times the scale. ENTRIES_TWICE: that, with scales that are entries of a table of 256, times one of their own.
+    BYTES: an integer, times the scale."""
 
     STEPS = 1
     ENTRIES = 2
@@ -31,9 +31,14 @@ class Coding(IntEnum):
     BYTES = 4
 
     @property
-    def block(self) -> int:
-        """Inputs must be a multiple of so many, and those that share a scale too."""
+    def word(self) -> int:
+        """How many codes it has: inputs must be a multiple of so many, and those that share a scale too."""
         return 4 if self is Coding.BYTES else 8
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What codes are in, a row of them."""
+        return torch.int8 if self is Coding.BYTES else torch.uint8
 
     @property
     def swaps(self) -> tuple[tuple[int, int], ...]:
@@ -95,7 +100,9 @@ class Codes:
             return (self.scales & 0xFFFF).to(torch.int16).view(torch.float16).float()
         if self.coding is not Coding.ENTRIES_TWICE:
             return self.scales
-        assert self.fine is not None and self.coarse is not None and self.first is not None
+        assert self.fine is not None
+        assert self.coarse is not None
+        assert self.first is not None
         at = self.first[:, None] + torch.arange(self.scales.shape[1])
         times, plus = self.coarse[at // SHARED].unbind(-1)
         return self.fine[self.scales.int()] * times + plus
@@ -126,7 +133,7 @@ class PackedCodes:
         """As they were."""
         laid = self.laid
         words = laid.codes.transpose(1, 2).reshape(-1, laid.codes.shape[1])[: self.columns]
-        codes = _shuffled(words, laid.coding.swaps[::-1]).view(torch.int8 if laid.coding is Coding.BYTES else torch.uint8)
+        codes = _shuffled(words, laid.coding.swaps[::-1]).view(laid.coding.dtype)
         scales = laid.scales.transpose(1, 2).flatten(0, 1)[: self.columns]
         first = None if laid.first is None else laid.first[: self.columns]
         return replace(laid, codes=codes, scales=scales.contiguous(), first=first)
@@ -137,8 +144,8 @@ class PackedCodes:
         return Scales(*(None if x is None else x.data_ptr() for x in held), self.group)
 
     def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """x `[..., inputs]` times the weight, plus a bias `[outputs]`: `[..., outputs]`. The weight is exact
-        in float32; where the processor multiplies bfloat16, and x is that, it is rounded to it."""
+        """x `[..., inputs]` times the weight, plus a bias `[outputs]`: `[..., outputs]`. The weight is exact, but where
+        the processor multiplies bfloat16, and x is that, a table's entries are rounded to it."""
         return multiply(x, self.laid.codes, bias, self.columns, self._scales, self.laid.coding)
 
 
@@ -160,7 +167,7 @@ def joined(parts: Sequence[Codes]) -> Codes | None:
 
 def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> bool:
     """Whether the product serves such a weight with inputs of this dtype."""
-    return computes(dtype) and not (inputs % coding.block or group % coding.block)
+    return computes(dtype) and not (inputs % coding.word or group % coding.word)
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:

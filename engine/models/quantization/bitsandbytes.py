@@ -57,7 +57,8 @@ def settle(module: nn.Module, before: Callable[[], None]) -> None:
             if not isinstance(layer, Linear4bit) or layer.weight.device.type != "cpu":
                 continue
             before()
-            state = layer.weight.quant_state
+            weight: Any = layer.weight
+            state = weight.quant_state
             ours = not layer.in_features % state.blocksize
             if ours and multiplies(Coding.ENTRIES, layer.in_features, state.blocksize, layer.compute_dtype):
                 setattr(parent, name, CodedLinear(codes_of(layer, tables), layer.bias))

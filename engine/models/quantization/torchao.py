@@ -33,11 +33,14 @@ def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) ->
 
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) is not nn.Linear or not isinstance(layer.weight, Int8Tensor) or layer.weight.device.type != "cpu":
+            if type(layer) is not nn.Linear:
+                continue
+            weight: Any = layer.weight
+            if not isinstance(weight, Int8Tensor) or weight.device.type != "cpu":
                 continue
             before()
             if multiplies(Coding.BYTES, layer.in_features, layer.in_features, dtype):
-                weight = Codes(Coding.BYTES, layer.weight.qdata, layer.weight.scale.float().view(-1, 1))
-                setattr(parent, name, CodedLinear(weight, layer.bias))
+                codes = Codes(Coding.BYTES, weight.qdata, weight.scale.float().view(-1, 1))
+                setattr(parent, name, CodedLinear(codes, layer.bias))
             elif wanted(dtype) is not dtype:
                 setattr(parent, name, CodesLinear(layer))

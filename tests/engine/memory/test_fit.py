@@ -19,7 +19,6 @@ from engine.config.schemes import missing
 from engine.core import machine
 from engine.core.setup.activations import computed_bytes
 from engine.core.setup.kv_budget import pool_blocks
-from engine.memory import weight_bytes
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
 from engine.memory.splitting import rank_counts, why_unstaged, why_whole

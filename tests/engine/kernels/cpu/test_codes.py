@@ -64,7 +64,8 @@ def test_a_product_is_that_of_the_numbers(
     coding: Coding, outputs: int, inputs: int, group: int, count: int, dtype: torch.dtype
 ) -> None:
     """bfloat16 rounds what is given back, and, where the processor multiplies it, a table's entries."""
-    codes, x, bias = made(coding, outputs, inputs, group), rows(count, inputs, dtype), rows(1, outputs, torch.float32)[0]
+    codes, x = made(coding, outputs, inputs, group), rows(count, inputs, dtype)
+    bias = rows(1, outputs, dtype)[0]
     out = product(codes, x, bias)
     weight = codes.numbers().double()
     exact = x.double() @ weight.T + bias
@@ -104,11 +105,7 @@ def test_weights_of_one_input_are_joined(coding: Coding) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        made(Coding.BYTES, 64, 256, 64),
-        made(Coding.ENTRIES_TWICE, 64, 256, 32),
-        made(Coding.ENTRIES_TWICE, 64, 512, 64),
-    ],
+    [made(Coding.BYTES, 64, 256, 64), made(Coding.ENTRIES_TWICE, 64, 256, 32), made(Coding.ENTRIES_TWICE, 64, 512, 64)],
 )
 def test_weights_of_other_kinds_or_groups_are_not(other: Codes) -> None:
     assert joined([made(Coding.ENTRIES_TWICE, 64, 256, 64), other]) is None

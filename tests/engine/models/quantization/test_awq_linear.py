@@ -10,14 +10,8 @@ from engine.config.schemes import quantized_bytes
 from engine.kernels.cpu.library import native
 from engine.memory.weight_bytes import awq_bytes
 from engine.models.packed_linear import PackedLinear, pack_linears
+from engine.models.quantization.awq_linear import AwqLinear, TiledAwqLinear, make_ready, ready, stays_packed
 from engine.models.quantization.coded_linear import CodedLinear
-from engine.models.quantization.awq_linear import (
-    AwqLinear,
-    TiledAwqLinear,
-    make_ready,
-    ready,
-    stays_packed,
-)
 from engine.models.weight_count import held_bytes
 from tests.engine.models.quantization.scalar_awq import decode
 
