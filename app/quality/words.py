@@ -22,7 +22,7 @@ def scheme_words(name: str) -> str:
         case "none":
             return tr("weights as they were trained, in the precision chosen")
         case "int8":
-            return tr("LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit")
+            return tr("LLM.int8(): 8-bit weights, outliers of the inputs in 16 bit")
         case "int8-plain":
             return tr("8-bit weights and inputs, no outliers kept apart (threshold 0)")
         case "nf4":

@@ -30,7 +30,7 @@ _BITS = "at load", "bitsandbytes", "pip install bitsandbytes accelerate"
 _TORCHAO = "at load", "torchao", "pip install 'batchscope[torchao]'"
 _KINDS = (
     Quantization("none", "none", "weights as they were trained, in the precision chosen", 0),
-    Quantization("int8", "int8", "LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit", 8, *_BITS),
+    Quantization("int8", "int8", "LLM.int8(): 8-bit weights, outliers of the inputs in 16 bit", 8, *_BITS),
     Quantization(
         "int8-plain", "int8, no outliers", "8-bit weights and inputs, no outliers kept apart (threshold 0)", 8, *_BITS
     ),

@@ -156,10 +156,10 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             from engine.models.quantization.awq_linear import make_ready
 
             make_ready(module, dtype, before)
-        case "nf4" | "nf4-double":
+        case "int8" | "int8-plain" | "nf4" | "nf4-double":
             from engine.models.quantization.bitsandbytes import settle
 
-            settle(module, before)
+            settle(module, dtype, before)
         case "torchao-int8":
             from engine.models.quantization import torchao
 

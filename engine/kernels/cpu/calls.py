@@ -230,8 +230,29 @@ def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Ten
     return multiply(x, packed, bias, columns, held.Scales(), 0)
 
 
-def multiply(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int, scales: held.Scales, coding: int) -> Tensor:
-    """As `product`, of a weight that may be codes with `scales`."""
+def to_integers(x: Tensor, outliers: float) -> tuple[Tensor, Tensor]:
+    """x `[..., width]` with each row divided by its scale, the highest of it over 127, and rounded; and the scales
+    float32 `[rows]`. What is as large as `outliers`, if that is not 0, is not rounded, and no scale looks at it."""
+    x = in_rows(x)
+    width = x.shape[-1]
+    out = torch.empty(x.shape, dtype=x.dtype)
+    scales = torch.empty(x.numel() // width)
+    places = out.data_ptr(), scales.data_ptr(), x.data_ptr()
+    values = held.Integers(part_of(len(scales), x), *places, width, row_stride(x), outliers)
+    run(values, threads_for(x.numel()))
+    return out, scales
+
+
+def multiply(
+    x: Tensor,
+    packed: Tensor,
+    bias: Tensor | None,
+    columns: int,
+    scales: held.Scales,
+    coding: int,
+    by: Tensor | None = None,
+) -> Tensor:
+    """As `product`, of a weight that may be codes with `scales`; each row is times `by` float32 `[rows]`."""
     x = in_rows(x)
     if bias is not None and bias.dtype is not x.dtype:
         bias = bias.to(x.dtype)
@@ -239,7 +260,8 @@ def multiply(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int, scale
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]
     sizes = columns, depth, row_stride(x), 0
-    values = held.Product(part_of(x.numel() // depth, x), *places, None, scales, *sizes, 0, coding)
+    times = None if by is None else by.data_ptr()
+    values = held.Product(part_of(x.numel() // depth, x), *places, None, times, scales, *sizes, 0, coding)
     run(values, torch.get_num_threads())
     return out
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.calls import computes, multiply
+from engine.kernels.cpu.calls import computes, multiply, to_integers
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.cpu.structures import Scales
@@ -55,7 +55,8 @@ class Codes:
     above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
     `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32 `[..., 2]`: what the entries of each 256
     scales, row after row, are times, and what is added; `first` int32 `[outputs]`: which of all these scales a row's
-    first is."""
+    first is. `outliers`: inputs are rounded to 8 bits row by row, but those that are as large; 0: all are; None: none
+    is."""
 
     coding: Coding
     codes: Tensor
@@ -64,6 +65,7 @@ class Codes:
     fine: Tensor | None = None
     coarse: Tensor | None = None
     first: Tensor | None = None
+    outliers: float | None = None
 
     @property
     def outputs(self) -> int:
@@ -146,13 +148,16 @@ class PackedCodes:
     def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """x `[..., inputs]` times the weight, plus a bias `[outputs]`: `[..., outputs]`. The weight is exact, but where
         the processor multiplies bfloat16, and x is that, a table's entries are rounded to it."""
-        return multiply(x, self.laid.codes, bias, self.columns, self._scales, self.laid.coding)
+        laid, by = self.laid, None
+        if laid.outliers is not None:
+            x, by = to_integers(x, laid.outliers)
+        return multiply(x, laid.codes, bias, self.columns, self._scales, laid.coding, by)
 
 
 def joined(parts: Sequence[Codes]) -> Codes | None:
     """Their outputs one after another; None where they cannot be held as one."""
     first = parts[0]
-    if len({(part.coding, part.inputs, part.group) for part in parts}) > 1:
+    if len({(part.coding, part.inputs, part.group, part.outliers) for part in parts}) > 1:
         return None
     if any(not _same(getattr(part, name), getattr(first, name)) for part in parts for name in ("table", "fine")):
         return None

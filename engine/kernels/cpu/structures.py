@@ -58,6 +58,14 @@ class Norm(Structure):
     ]
 
 
+class Integers(Structure):
+    work, writes = "to_integers", 2
+    _fields_ = [
+        *(("part", Part), *_places("out", "scales", "x")),
+        *(*_sizes("width", "x_stride"), ("outliers", c_float)),
+    ]
+
+
 class Gate(Structure):
     work = "act_mul"
     _fields_ = [
@@ -120,7 +128,7 @@ class Scales(CStructure):
 class Product(Structure):
     work = "product"
     _fields_ = [
-        *(("part", Part), *_places("out", "x", "weight", "bias", "residual"), ("scales", Scales)),
+        *(("part", Part), *_places("out", "x", "weight", "bias", "residual", "by"), ("scales", Scales)),
         *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int), ("coding", c_int)),
     ]
 

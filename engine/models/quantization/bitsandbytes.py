@@ -11,6 +11,7 @@ from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
+LARGEST = 127  # code of 8 bits
 
 
 def bits_config(name: str, dtype: torch.dtype) -> Any:
@@ -46,18 +47,25 @@ class Dequantized4bitLinear(nn.Module):
         return multiply(x, dequantize_4bit(quantized.data, quantized.quant_state), self.bias)
 
 
-def settle(module: nn.Module, before: Callable[[], None]) -> None:
-    """Gives each 4-bit layer on a CPU the form it computes in; `before` is called before each, and may raise to stop.
-    Its codes are multiplied as they are where the compiled product takes them, else dequantized for each product."""
-    from bitsandbytes.nn import Linear4bit
+def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) -> None:
+    """Gives each layer on a CPU the form it computes in with inputs of `dtype`; `before` is called before each, and may
+    raise to stop. Its codes are multiplied as they are where the compiled product takes them; else those of 4 bits are
+    dequantized for each product."""
+    from bitsandbytes.nn import Linear4bit, Linear8bitLt
 
     tables = dict[bytes, Tensor]()
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if not isinstance(layer, Linear4bit) or layer.weight.device.type != "cpu":
+            if not isinstance(layer, (Linear4bit, Linear8bitLt)) or layer.weight.device.type != "cpu":
                 continue
             before()
             weight: Any = layer.weight
+            if isinstance(layer, Linear8bitLt):
+                if multiplies(Coding.BYTES, layer.in_features, layer.in_features, dtype):
+                    scales, outliers = weight.SCB.view(-1, 1) / LARGEST, layer.state.threshold
+                    codes = Codes(Coding.BYTES, weight.CB, scales, outliers=outliers)
+                    setattr(parent, name, CodedLinear(codes, layer.bias))
+                continue
             state = weight.quant_state
             ours = not layer.in_features % state.blocksize
             if ours and multiplies(Coding.ENTRIES, layer.in_features, state.blocksize, layer.compute_dtype):

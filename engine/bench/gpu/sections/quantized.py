@@ -82,7 +82,7 @@ def as_nf4(module: PreTrainedModel) -> PreTrainedModel:
         return layer.eval()
 
     _converted(module, convert)
-    settle(module, lambda: None)
+    settle(module, module.dtype, lambda: None)
     return module
 
 

@@ -24,6 +24,7 @@ struct product {
     const void *weight;   /* as above */
     const void *bias;     /* [columns], or NULL */
     const void *residual; /* as out, rows residual_stride apart; or NULL */
+    const float *by;      /* what each row is times before anything else, [rows]; or NULL */
     struct scales scales; /* of codes */
     long columns, depth, x_stride, residual_stride;
     int gate;             /* how it is activated; 0: it is none. Half of the columns are then whole panels */
@@ -133,15 +134,16 @@ ALWAYS void put_tile(const struct product *p, long row, long column, const float
         if (gates) { /* half of the columns are whole panels */
             const vec bias_up = p->bias ? get_some(p->bias, columns + at, left, half) : none;
             for (long r = 0; r < rows; r++) {
-                const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + (at - column)) + bias, half);
+                const vec by = every(p->by ? p->by[row + r] : 1);
+                const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + (at - column)) * by + bias, half);
                 const vec acted = rounded_lanes(activated(x, p->gate == GELU), half);
-                const vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) + bias_up, half);
+                const vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) * by + bias_up, half);
                 put_lanes(p->out, (row + r) * columns + at, acted * up, half);
             }
             continue;
         }
         for (long r = 0; r < rows; r++) {
-            vec x = *(const vec *)(sums + r * PANEL) + bias;
+            vec x = *(const vec *)(sums + r * PANEL) * (p->by ? p->by[row + r] : 1) + bias;
             if (p->residual)
                 x = rounded_lanes(x, half) + get_some(p->residual, (row + r) * p->residual_stride + at, left, half);
             put_some(p->out, (row + r) * columns + at, x, left, half);

@@ -47,6 +47,44 @@ long rms_norm(void *of) {
     return n->part.rows;
 }
 
+struct integers {
+    struct part part;
+    void *out;     /* [rows, width] */
+    float *scales; /* [rows] */
+    const void *x; /* as out, rows x_stride apart */
+    long width, x_stride;
+    float outliers; /* what is as large stays as it is, and no scale looks at it; 0: nothing does */
+};
+
+ALWAYS void integer_rows(const struct integers *n, long from, long to, const int half) {
+    const long width = n->width;
+    const vec outliers = every(n->outliers ? n->outliers : INFINITY);
+    for (long r = from; r < to; r++) {
+        const void *row = part(n->x, r * n->x_stride, half);
+        void *out = part(n->out, r * width, half);
+        vec most = {0};
+        for (long i = 0; i < width; i += LANES) {
+            const vec x = get_some(row, i, width - i, half), size = (vec)((words)x & 0x7fffffff);
+            most = chosen((words)(size < outliers) & (words)(size > most), size, most);
+        }
+        const float highest_one = highest(most), scale = highest_one > 0 ? highest_one / 127 : 1;
+        n->scales[r] = scale;
+        for (long i = 0; i < width; i += LANES) {
+            const vec x = get_some(row, i, width - i, half), size = (vec)((words)x & 0x7fffffff), y = x * (1 / scale);
+            const vec whole = (y + 12582912.0f) - 12582912.0f;
+            put_some(out, i, chosen((words)(size < outliers), whole, y), width - i, half);
+        }
+    }
+}
+
+/* Rows as integers up to 127, ties to even, that their scale is times. */
+long to_integers(void *of) {
+    struct integers *n = of;
+    for (long from, to; take(&n->part, n->part.rows, some_rows(n->width), &from, &to); done(&n->part, from, to))
+        if (n->part.half) integer_rows(n, from, to, 1); else integer_rows(n, from, to, 0);
+    return n->part.rows;
+}
+
 struct gate {
     struct part part;
     void *out;             /* [rows, columns] */

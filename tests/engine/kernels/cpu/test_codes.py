@@ -1,11 +1,13 @@
 """Products with codes are those of the numbers that the codes stand for, for any sizes, and row by row."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.kernels.cpu.calls import to_integers
 from engine.kernels.cpu.codes import Codes, Coding, joined, multiplies
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
@@ -93,6 +95,36 @@ def test_any_number_of_threads_gives_the_same(coding: Coding, threads: int) -> N
         assert torch.equal(codes.product(x, None), alone)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [5, 64, 300])
+@pytest.mark.parametrize("outliers", [0.0, 3.0])
+def test_rows_become_integers_of_8_bits_but_for_what_stands_out(
+    width: int, outliers: float, dtype: torch.dtype
+) -> None:
+    x = rows(9, width, dtype)
+    x[1, 2], x[2] = 40, 0
+    whole, scales = to_integers(x, outliers)
+    kept = x.abs() >= outliers if outliers else torch.zeros_like(x, dtype=torch.bool)
+    inside = torch.where(kept, 0, x).float()
+    most = inside.abs().amax(1)
+    torch.testing.assert_close(scales, torch.where(most > 0, most / 127, 1))
+    near = torch.where(kept, x.float(), inside / scales[:, None])
+    assert (whole.float() - near)[~kept].abs().max() <= 0.5 + 1e-4
+    assert torch.equal(whole[~kept], whole[~kept].round())
+    torch.testing.assert_close((whole * scales[:, None])[kept], x.float()[kept], rtol=2**-8, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("outliers", [0.0, 3.0])
+def test_a_product_of_8_bits_is_that_of_both_rounded(outliers: float, dtype: torch.dtype) -> None:
+    codes, x = replace(made(Coding.BYTES, 130, 320, 320), outliers=outliers), rows(9, 320, dtype)
+    whole, scales = to_integers(x, outliers)
+    bias = rows(1, 130, dtype)[0]
+    exact = whole.double() * scales[:, None] @ codes.numbers().double().T + bias
+    out = product(codes, x, bias)
+    assert ((out - exact).norm() / exact.norm()) < (2**-8 if dtype is torch.bfloat16 else 1e-6)
 
 
 @pytest.mark.parametrize("coding", Coding)
