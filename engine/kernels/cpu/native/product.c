@@ -235,8 +235,9 @@ ALWAYS void some_wide_tiles(const struct product *p, long panel, long panels, lo
     float kept[PANELS][2 * TILES * ROWS * PANEL] __attribute__((aligned(64)));
     struct wide wide;
     wide.decoded = rows > FEW;
+    const long deep = half && MULTIPLIES_HALVES ? 2 * WIDE_DEPTH : WIDE_DEPTH; /* there is room for twice as many halves */
     for (long begin = 0, end; begin < p->depth; begin = end) {
-        end = begin + WIDE_DEPTH < p->depth ? begin + WIDE_DEPTH : p->depth;
+        end = begin + deep < p->depth ? begin + deep : p->depth;
         if (p->coding && end > (begin / p->scales.group + 1) * p->scales.group) end = (begin / p->scales.group + 1) * p->scales.group;
         for (long r = 0; r < rows && half && !MULTIPLIES_HALVES; r++) {
             const uint16_t *x = (const uint16_t *)p->x + (row + r) * p->x_stride + begin;
