@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.cpu.codes import Codes, Coding, multiplies
+from engine.kernels.cpu.codes import SHARED, Codes, Coding, multiplies
 from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 
@@ -67,7 +67,7 @@ def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) ->
                     setattr(parent, name, CodedLinear(codes, layer.bias))
                 continue
             state = weight.quant_state
-            ours = not layer.in_features % state.blocksize
+            ours = not layer.in_features % state.blocksize and (not state.nested or state.state2.blocksize == SHARED)
             if ours and multiplies(Coding.ENTRIES, layer.in_features, state.blocksize, layer.compute_dtype):
                 setattr(parent, name, CodedLinear(codes_of(layer, tables), layer.bias))
             else:
