@@ -105,8 +105,8 @@ def model_info(spec: ModelSpec) -> ModelInfo:
 
 
 def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:
-    """What "auto" means: the checkpoint's own on a GPU; on a CPU float32, in which every batching mode says the same, or
-    with quantized weights bfloat16, as what is not quantized should not take more memory than they save."""
+    """What "auto" means: the checkpoint's own on a GPU; on a CPU float32, in which every batching mode says the same,
+    or with quantized weights bfloat16: what is not quantized should not take more memory than they save."""
     if dtype != "auto":
         return dtype
     if kind == "cuda":
