@@ -4,10 +4,10 @@ from math import ceil
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, DOUBLE_BLOCK, quantized_bytes
+from engine.kernels.cpu.coding import Coding
 from engine.kernels.cpu.compiler import compiles_here
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
-WORD, BYTES_WORD = 8, 4  # codes of 4 and 8 bits in a word of our product on a CPU
 KERNEL_GROUPS = 16  # our kernel on a GPU takes multiples of this
 TILE = 16, 64  # outputs and inputs that it takes at a time, for which there is room where there are fewer
 
@@ -39,7 +39,7 @@ def awq_stays_packed(inputs: int, group: int, dtype: str, kind: str) -> bool:
     each = inputs if group == -1 else group
     if kind == "cuda":
         return dtype in ("bfloat16", "float16") and each > 0 and each % KERNEL_GROUPS == 0
-    return _multiplies(dtype) and each > 0 and each % WORD == 0
+    return _multiplies(dtype) and each > 0 and each % Coding.STEPS.word == 0
 
 
 def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:
@@ -56,7 +56,7 @@ def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> i
 def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> int:
     """Bytes of a layer on a CPU. Our product has its tables once for all layers, and no zeros that are none."""
     stored = quantized_bytes(quantization, [(inputs, outputs)], TORCH_BYTES[dtype])
-    if not _multiplies(dtype) or inputs % (BLOCK if quantization.startswith("nf4") else BYTES_WORD):
+    if not _multiplies(dtype) or inputs % (BLOCK if quantization.startswith("nf4") else Coding.BYTES.word):
         return stored
     weights = inputs * outputs
     match quantization:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
 
@@ -12,40 +11,12 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.calls import computes, multiply, to_integers
+from engine.kernels.cpu.coding import Coding
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.cpu.structures import Scales
 
-A_BYTE = 2  # codes of 4 bits
 SHARED = 256  # scales that share one, where they are codes themselves
-
-
-class Coding(IntEnum):
-    """How a code becomes a number, as `codes.h` counts. STEPS: (code - zero) * scale. ENTRIES: an entry of a table of
-    16, times the scale. ENTRIES_TWICE: that, with scales that are entries of a table of 256, times one of their own.
-    BYTES: an integer, times the scale."""
-
-    STEPS = 1
-    ENTRIES = 2
-    ENTRIES_TWICE = 3
-    BYTES = 4
-
-    @property
-    def word(self) -> int:
-        """How many codes it has: inputs must be a multiple of so many, and those that share a scale too."""
-        return 4 if self is Coding.BYTES else 8
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What codes are in, a row of them."""
-        return torch.int8 if self is Coding.BYTES else torch.uint8
-
-    @property
-    def swaps(self) -> tuple[tuple[int, int], ...]:
-        """What brings a word's codes from their order in a row to that of `codes.h`: every second one in its lower
-        half. Each is by how many bits, and the lower place of those that are swapped."""
-        bytes_ = (8, 0x0000FF00)
-        return (bytes_,) if self is Coding.BYTES else ((4, 0x00F000F0), bytes_)
 
 
 @dataclass(frozen=True)
@@ -73,7 +44,7 @@ class Codes:
 
     @property
     def inputs(self) -> int:
-        return self.codes.shape[1] * (1 if self.coding is Coding.BYTES else A_BYTE)
+        return self.codes.shape[1] * 8 // self.coding.bits
 
     @property
     def group(self) -> int:
@@ -135,7 +106,8 @@ class PackedCodes:
         """As they were."""
         laid = self.laid
         words = laid.codes.transpose(1, 2).reshape(-1, laid.codes.shape[1])[: self.columns]
-        codes = _shuffled(words, laid.coding.swaps[::-1]).view(laid.coding.dtype)
+        dtype = torch.int8 if laid.coding is Coding.BYTES else torch.uint8
+        codes = _shuffled(words, laid.coding.swaps[::-1]).view(dtype)
         scales = laid.scales.transpose(1, 2).flatten(0, 1)[: self.columns]
         first = None if laid.first is None else laid.first[: self.columns]
         return replace(laid, codes=codes, scales=scales.contiguous(), first=first)

@@ -4,6 +4,8 @@ from ctypes import CFUNCTYPE, c_float, c_int, c_long, c_void_p
 from ctypes import Structure as CStructure
 from typing import ClassVar
 
+from engine.kernels.cpu.coding import Coding
+
 
 def _places(*names: str) -> list[tuple[str, type]]:
     return [(name, c_void_p) for name in names]
@@ -117,10 +119,6 @@ class Draw(Structure):
     ]
 
 
-# Bits of a code and bytes of its scale, as `codes.h` counts codings.
-CODING_BITS = {1: (4, 4), 2: (4, 4), 3: (4, 1), 4: (8, 4)}
-
-
 class Scales(CStructure):
     _fields_ = [*_places("steps", "table", "fine", "coarse", "first"), *_sizes("group")]
 
@@ -138,8 +136,8 @@ class Product(Structure):
         weights = self.depth * self.columns
         if not self.coding:
             return weights * (2 if self.part.half else 4)
-        bits, scale = CODING_BITS[self.coding]
-        return weights * bits // 8 + weights // self.scales.group * scale
+        coding = Coding(self.coding)
+        return weights * coding.bits // 8 + weights // self.scales.group * coding.scale_bytes
 
 
 class Pointwise(Structure):

@@ -25,7 +25,7 @@ struct scales {
     const float *table;  /* [16], of entries */
     const float *fine;   /* [256], of scales */
     const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added */
-    const int32_t *from; /* [panels][PANEL]: which of all scales a column's first one is */
+    const int32_t *first; /* [panels][PANEL]: which of all scales a column's first one is */
     long group;          /* of the depth have a scale; whole words */
 };
 
@@ -60,7 +60,7 @@ static void scales_of(float *to, const struct scales *s, int coding, long panel,
             *(vec *)(to + i) = from_float16(*(const words *)((const uint32_t *)s->steps + from + i) & 0xffff);
     else if (coding == ENTRIES_TWICE)
         for (int i = 0; i < PANEL; i++) {
-            const float *coarse = s->coarse + (s->from[panel * PANEL + i] + group) / SHARED * 2;
+            const float *coarse = s->coarse + (s->first[panel * PANEL + i] + group) / SHARED * 2;
             to[i] = s->fine[((const uint8_t *)s->steps)[from + i]] * coarse[0] + coarse[1];
         }
     else memcpy(to, (const float *)s->steps + from, PANEL * sizeof(float));
