@@ -26,7 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     does = "what a model would take in each quantization, and whether it fits, before it is loaded"
     fit = commands.add_parser("fit", help=does)
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    model_options(fit, "--revision", "--dtype", "--device", "--tensor-parallel")
+    model_options(fit, "--revision", "--dtype", "--device", "--kv-heads", "--tensor-parallel")
     kv_dtype_option(fit)
     fit.add_argument(
         "--on", metavar="NAME", help='a GPU that is not here, as its maker publishes it: "RTX 4090", H100, ...'
@@ -63,7 +63,9 @@ def run_fit(options: argparse.Namespace) -> int:
         raise InvalidInput(f"--on {options.on}: another device than --device {options.device}; leave one of them out")
     if options.device.startswith("cuda") and not nvidia_driver():
         raise InvalidInput(f"device={options.device!r}: no NVIDIA driver is here; use cpu, or --on with a GPU's name")
-    spec = ModelSpec(options.model, dtype=options.dtype, device=options.device, revision=options.revision)
+    spec = ModelSpec(
+        *(options.model, "none", options.dtype, options.device, options.revision), kv_heads=options.kv_heads
+    )
     info, memory = model_info(spec), room(options.device) if elsewhere is None else elsewhere.room
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype

@@ -21,12 +21,14 @@ ADDED = ("continuous", "static:8", "chunked", "dynamic:8", "continuous-padded:8"
 @dataclass(frozen=True, slots=True)
 class LaneChoice:
     """A lane as chosen. Without a model of its own it takes the Play page's; it quantizes that its own way if
-    `own_quantization`, and splits it over devices its own way if `own_split`."""
+    `own_quantization`, splits it over devices its own way if `own_split`, and holds as many key and value heads as it
+    says if `own_kv_heads`: on one device then, since a split model has its own."""
 
     lane: Lane
     own_model: bool = False
     own_quantization: bool = False
     own_split: bool = False
+    own_kv_heads: bool = False
 
     def resolved(self, spec: ModelSpec) -> Lane:
         if self.own_model:
@@ -34,14 +36,17 @@ class LaneChoice:
         if self.own_quantization:
             spec = replace(spec, quantization=self.lane.spec.quantization)
         if self.own_split:
-            spec = replace(spec, parallel=self.lane.spec.parallel)
+            spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads="auto")
+        if self.own_kv_heads:
+            spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads=self.lane.spec.kv_heads)
         return replace(self.lane, spec=spec)
 
     @classmethod
     def parse(cls, text: str) -> LaneChoice:
         """A lane of a workload's suggestion. Raises InvalidInput."""
         lane = parse_lane(text)
-        return cls(lane, "model=" in text, "quantization=" in text, lane.spec.parallel.ranks > 1)
+        keys = "model=" in text, "quantization=" in text, lane.spec.parallel.ranks > 1, "kv_heads=" in text
+        return cls(lane, *keys)
 
 
 OWN = tuple(each.name for each in fields(LaneChoice) if each.name != "lane")

@@ -80,7 +80,14 @@ def title_of(lane: Lane) -> str:
             return tr("{title}, in {count} stages", title=title, count=split.pipeline)
         if split.sequence:
             return tr("{title}, on {count} ranks that share rows", title=title, count=split.tensor)
-        return tr("{title}, on {count} ranks", title=title, count=split.tensor) if split.tensor > 1 else title
+        if split.tensor > 1:
+            return tr("{title}, on {count} ranks", title=title, count=split.tensor)
+        match lane.spec.kv_heads:
+            case "auto":
+                return title
+            case "all":
+                return tr("{title}, multi-head attention", title=title)
+        return tr("{title}, {count} KV heads", title=title, count=lane.spec.kv_heads)
     return lane_title(lane)
 
 

@@ -120,7 +120,7 @@ def local_info(spec: ModelSpec) -> ModelInfo:
         for entry in cached_models():
             wanted = entry.source == spec.source and spec.revision in (None, entry.revision)
             if wanted and entry.folder is not None and not entry.problem:
-                return inspect_folder(entry.folder, spec.source)
+                return inspect_folder(entry.folder, spec.source, spec.kv_heads)
     return inspect_model(spec)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
+from engine.checkpoints.kv_heads import OWN, repeated_heads
 from engine.checkpoints.weight_names import sort_weights
 from engine.config.checks import shown
 from engine.config.specs import InvalidInput
@@ -46,7 +47,8 @@ class ModelInfo:
     `others` the elements of all other weights, `experts` those of `others` in a mixture's experts. `dtype` is that of
     most weights as stored (of an AWQ checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token
     goes through in a layer. `window`: tokens that its sliding-window layers see, 0 where there are none. `tensors` maps
-    names to (elements, bytes) as stored.
+    names to (elements, bytes) as stored. `kv_heads_stored`: key and value heads of the checkpoint, where each is to be
+    held several times, which all else counts; 0 where each is held once.
     """
 
     name: str
@@ -77,6 +79,7 @@ class ModelInfo:
     licence: str = ""
     kv_vectors: int = 0
     kv_layers: int = 0
+    kv_heads_stored: int = 0
 
     def kv_token_bytes(self, dtype: str, kv_dtype: str = "auto") -> int:
         """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike); of
@@ -89,13 +92,17 @@ def inspect_parts(
     headers: Headers,
     name: str,
     *,
+    kv_heads: int | str = OWN,
     folder: Path | None = None,
     chat: bool = False,
     licence: str = "",
     place: str = "config.json",
 ) -> ModelInfo:
     """What a config and the headers (shape and dtype of each tensor, as safetensors names them) say, wherever they come
-    from. `place` is what a message calls the config. Raises InvalidInput for values that cannot be."""
+    from, with `kv_heads` as `ModelSpec` has them. `place` is what a message calls the config. Raises InvalidInput for
+    values that cannot be."""
+    if (repeated := repeated_heads(config, kv_heads)) is not None:
+        config, headers = repeated.config(config), repeated.headers(headers)
     nested = config.get("text_config")
     text: dict[str, Any] = {**config, **(nested if isinstance(nested, Mapping) else {})}
 
@@ -129,16 +136,17 @@ def inspect_parts(
     wide = some(*MLP_WIDTHS)
     if some(*EXPERTS):
         wide = (some(*ACTIVE) or some(*EXPERTS)) * (some("moe_intermediate_size") or wide)
-    layers, kv_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
-    kv_heads = kv_heads or (1 if text.get("multi_query") else heads)
+    layers, kept_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
+    kept_heads = kept_heads or (1 if text.get("multi_query") else heads)
     head_dim = number("head_dim", "kv_channels") or hidden // heads
     if some("kv_lora_rank"):  # latent attention: every head has keys of its own, in two parts
-        kv_heads, head_dim = heads, some("qk_nope_head_dim") + some("qk_rope_head_dim")
+        kept_heads, head_dim = heads, some("qk_nope_head_dim") + some("qk_rope_head_dim")
     kept = max(1, layers - some("num_kv_shared_layers")) if layers else 0  # the last ones read what others keep
     full = 0  # layers whose heads are of another width
     if some("global_head_dim"):
         full = list(text.get("layer_types") or ())[:kept].count("full_attention")
-    vectors, full_vectors = 2 * (kept - full) * kv_heads, 2 * full * (some("num_global_key_value_heads") or kv_heads)
+    vectors = 2 * (kept - full) * kept_heads
+    full_vectors = 2 * full * (some("num_global_key_value_heads") or kept_heads)
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else 0
     return ModelInfo(
         name=name,
@@ -149,7 +157,7 @@ def inspect_parts(
         weight_bytes=sum(size for _, size in tensors.values()),
         layers=layers,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=kept_heads,
         head_dim=head_dim,
         hidden=hidden,
         vocabulary=number("vocab_size"),
@@ -169,6 +177,7 @@ def inspect_parts(
         licence=licence,
         kv_vectors=vectors + full_vectors,
         kv_layers=kept,
+        kv_heads_stored=0 if repeated is None else repeated.own,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import resources
 from engine.checkpoints.info import ModelInfo, inspect_parts
+from engine.checkpoints.kv_heads import OWN
 from engine.checkpoints.safetensors import INDEX, read_headers, read_json, weight_files
 from engine.config.checks import shown
 from engine.config.files import parse_json, read_file
@@ -123,7 +124,7 @@ def inspect_model(source: str | ModelSpec) -> ModelInfo:
     folder = resolve(spec)
     if folder is None:
         raise InvalidInput(f"{spec.source} is on the hub: load it to learn more")
-    return inspect_folder(folder, name_of(spec, folder))
+    return inspect_folder(folder, name_of(spec, folder), spec.kv_heads)
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:
@@ -150,8 +151,9 @@ def shipped_awq(info: ModelInfo) -> ModelInfo | None:
     return None
 
 
-def inspect_folder(folder: Path, name: str) -> ModelInfo:
-    """A model folder's facts. Raises InvalidInput for a broken config, a shard missing or cut short."""
+def inspect_folder(folder: Path, name: str, kv_heads: int | str = OWN) -> ModelInfo:
+    """A model folder's facts, with its `kv_heads` as `ModelSpec` has them. Raises InvalidInput for a broken config, a
+    shard missing or cut short."""
     config, headers = read_config(folder), read_headers(weight_files(folder))
     if not headers:
         raise InvalidInput(f"{folder} holds no weights: fetch the model again")
@@ -163,7 +165,9 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
     tokenizer, chat = folder / "tokenizer_config.json", (folder / "chat_template.jinja").exists()
     chat = chat or b"chat_template" in _read_or_nothing(tokenizer)
     place, licence = str(folder / "config.json"), _licence(folder)
-    return inspect_parts(config, headers, name, folder=folder, chat=chat, licence=licence, place=place)
+    return inspect_parts(
+        config, headers, name, kv_heads=kv_heads, folder=folder, chat=chat, licence=licence, place=place
+    )
 
 
 def licence_of(readme: str) -> str:

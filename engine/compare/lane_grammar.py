@@ -39,8 +39,8 @@ def _switch(text: str) -> bool:
     return {"yes": True, "no": False}[text]
 
 
-def _speculated(text: str) -> int | str:
-    return text if text == "auto" else int(text)
+def _count_or(*words: str) -> Callable[[str], int | str]:
+    return lambda text: text if text in words else int(text)
 
 
 def _ranks(text: str) -> Parallel:
@@ -77,7 +77,7 @@ _CONFIG_KEYS = {
     "seed": _Key("seed", int, "a whole number"),
     "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
-    "k": _Key("speculated", _speculated, "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
+    "k": _Key("speculated", _count_or("auto"), "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
     "draft": _Key("draft", ModelSpec, "demo, a folder or a hub id", PAGED_MODES, "draft {0.source}"),
 }
 _SPEC_KEYS = {
@@ -88,6 +88,7 @@ _SPEC_KEYS = {
     "revision": _Key("revision", str, "a revision"),
     "tp": _Key("parallel", _ranks, "a whole number of ranks", PAGED_MODES),
     "pp": _Key("parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", PAGED_MODES),
+    "kv_heads": _Key("kv_heads", _count_or("auto", "all"), "auto, all or a whole number of heads"),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
@@ -234,6 +235,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     if spec.parallel.pipeline > 1:
         parts.append(f"pp {_word(spec.parallel)}")
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
+    if spec.kv_heads != "auto":
+        parts.append("multi-head" if spec.kv_heads == "all" else f"{spec.kv_heads} KV heads")
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 
 

@@ -47,7 +47,9 @@ class ModelSpec:
     `quantization` "none" takes the weights as they are stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ
     checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
-    `parallel` splits it over several ranks, on a CPU.
+    `parallel` splits it over several ranks, on a CPU. `kv_heads` repeats its key and value heads until there are so
+    many, "all": one for each query head, as without grouped-query attention: the same answers, more K and V; "auto"
+    holds what it has.
     """
 
     source: str = "demo"
@@ -57,6 +59,7 @@ class ModelSpec:
     revision: str | None = None
     trust_remote_code: bool = False
     parallel: Parallel = Parallel()
+    kv_heads: int | str = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.parallel, dict):  # from a record
@@ -71,6 +74,10 @@ class ModelSpec:
         one_of("dtype", self.dtype, DTYPES)
         known = self.device in ("auto", "cpu", "cuda") or self.device.removeprefix("cuda:").isdigit()
         check(known, "device", self.device, "must be auto, cpu, cuda or cuda:N")
+        if self.kv_heads not in ("auto", "all"):
+            whole("kv_heads", self.kv_heads, rule="must be auto, all or a number of heads")
+        whole_model = f"{self.parallel.words} splits the heads that a model has; use kv_heads=auto, or one device"
+        check(self.kv_heads == "auto" or self.parallel.ranks == 1, "kv_heads", self.kv_heads, whole_model)
 
 
 @dataclass(frozen=True, slots=True)

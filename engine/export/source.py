@@ -126,4 +126,6 @@ def lane_of(header: Header) -> Lane:
         parallel = Parallel(pipeline=ranks, micro_batches=header.micro_batches)
     else:
         parallel = Parallel(ranks, sequence=header.sequence_parallel)
-    return Lane(header.config, ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel))
+    kv_heads = model.kv_heads if model.kv_heads_stored else "auto"
+    spec = ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel, kv_heads=kv_heads)
+    return Lane(header.config, spec)

@@ -97,7 +97,7 @@ def model_info(spec: ModelSpec) -> ModelInfo:
     if resolve(spec) is not None:
         return inspect_model(spec)
     try:
-        return hub_info(spec.source, spec.revision)
+        return hub_info(spec.source, spec.revision, spec.kv_heads)
     except InvalidInput as error:
         with suppress(InvalidInput):
             return local_info(spec)
@@ -142,7 +142,8 @@ def _fit(
     ranks: int,
 ) -> Fit:
     available, note = _available(info, name), ""
-    if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
+    ships = name == "awq" and not is_awq(info) and not info.kv_heads_stored
+    if ships and (shipped := shipped_awq(info)) is not None:
         info, available = shipped, ""
     kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
@@ -200,6 +201,8 @@ def _available(info: ModelInfo, name: str) -> str:
         return stored.problem
     if name == "none":
         return ""
+    if name == "awq" and info.kv_heads_stored:
+        return "the heads of packed weights cannot be repeated: leave kv_heads as the model has them"
     if name == "awq":
         return "" if stored is not None else "no AWQ checkpoint: make one with batchscope quantize"
     if stored is not None:

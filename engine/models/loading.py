@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
+from engine.checkpoints.kv_heads import repeated_heads
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kernels.cpu.library import native
@@ -141,9 +142,12 @@ def _read(
     spec: ModelSpec, folder: Path, say: Reporter, device: torch.device, place: Place | None = None
 ) -> LoadedModel:
     """The model in a folder, or the part of it that the rank at `place` holds."""
-    info = inspect_folder(folder, name_of(spec, folder))
+    info = inspect_folder(folder, name_of(spec, folder), spec.kv_heads)
     config = transformers_config(folder, spec)
     quantization = quantization_of(folder, spec, config)
+    repeated = repeated_heads(config.to_dict(), spec.kv_heads)
+    if repeated is not None:
+        config.get_text_config().num_key_value_heads = repeated.held
     dtype = getattr(torch, load_dtype(info, quantization, device.type, spec.dtype))
     split, group, pipeline = None, None, None
     if place is not None and spec.parallel.pipeline > 1:
@@ -154,8 +158,8 @@ def _read(
         group = join(spec.parallel, place.backend, place.board, place.rank, place.store, device)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
-    part = split if pipeline is None else pipeline
-    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, part)
+    cut = pipeline or split or repeated
+    module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, cut)
     if device.type == "cpu":  # before its weights are packed for them
         native(lambda: say("compiling kernels for this processor, once"))
     say("checking attention")
@@ -164,6 +168,10 @@ def _read(
     with quiet():
         own = None if pipeline is None else pipeline.stage.layers
         loaded = _served(module, tokenizer, spec.source, info.name, quantization, own)
+    if repeated is not None:
+        if any(heads != repeated.held for heads, _ in loaded.layer_kv):
+            raise InvalidInput(f"{repeated.words}: {info.model_type!r} does not follow its number of heads; use auto")
+        loaded.card = replace(loaded.card, kv_heads_stored=repeated.own)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
     say("fusing small operations")

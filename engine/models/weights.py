@@ -23,7 +23,9 @@ from transformers import (
 )
 
 from engine.checkpoints.inspect import ModelInfo
+from engine.checkpoints.kv_heads import RepeatedHeads
 from engine.checkpoints.safetensors import weight_files
+from engine.checkpoints.tensor_part import Cut
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
@@ -34,7 +36,6 @@ from engine.models.plain_weights import is_plain
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
 from engine.parallel.shards import read_shards
-from engine.parallel.split import Split
 
 # Buffers that old versions saved and every model makes itself: rotary frequencies and causal masks.
 REMADE = re.compile(r"(rotary_emb\.inv_freq|\.(attn|attention)\.(masked_)?bias)$")
@@ -62,10 +63,10 @@ def read_weights(
     info: ModelInfo,
     trust_remote_code: bool,
     say: Reporter,
-    split: Split | Pipeline | None = None,
+    cut: Cut | Pipeline | None = None,
 ) -> PreTrainedModel:
-    """The model with its weights quantized as `quantization` says, on `device`, in eval mode; with `split`, this rank's
-    part of it, which `config` describes.
+    """The model with its weights quantized as `quantization` says, on `device`, in eval mode; with `cut`, this rank's
+    part of it, or its heads repeated, which `config` describes.
 
     Raises InvalidInput when they cannot be read, do not fit in memory, or are not those of the config's
     architecture; LoadCancelled between two tensors.
@@ -76,14 +77,14 @@ def read_weights(
         with quiet(), _byte_progress(info, say), _own_memory():
             # Without accelerate, weights for a GPU take a detour through the host's memory.
             placed = find_spec("accelerate") is not None and (device.type != "cpu" or quantization != "none")
-            loader, source, given = _loader(folder, config, split, lambda: say("reading weights", 0, total))
+            loader, source, given = _loader(folder, config, cut, lambda: say("reading weights", 0, total))
             module, loading = loader.from_pretrained(
                 source,
                 dtype=dtype,
                 device_map={"": device} if placed else None,
                 attn_implementation="eager",  # every model has it; ours takes its place after the probe
                 use_safetensors=True,
-                **({"trust_remote_code": trust_remote_code} if split is None else {}),
+                **({"trust_remote_code": trust_remote_code} if cut is None else {}),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are refused below, by name
                 **_options(quantization, config, dtype),
@@ -91,14 +92,11 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
-            words = split.words if split is not None else ""
-            if isinstance(split, Pipeline):
-                settle_stage(module, split.stage)
-                loading["unexpected_keys"] = [
-                    key for key in loading["unexpected_keys"] if split.stage.held_as(str(key))
-                ]
-            refuse_strays(folder, config, module, loading, words)
-            if split is not None and (folder / "generation_config.json").is_file():
+            if isinstance(cut, Pipeline):
+                settle_stage(module, cut.stage)
+                loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if cut.stage.held_as(str(key))]
+            refuse_strays(folder, config, module, loading, cut)
+            if cut is not None and (folder / "generation_config.json").is_file():
                 module.generation_config = GenerationConfig.from_pretrained(folder)
             _refuse_no_numbers(folder, module)
             _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
@@ -115,16 +113,16 @@ def read_weights(
 
 
 def _loader(
-    folder: Path, config: Any, split: Split | Pipeline | None, before: Callable[[], None]
+    folder: Path, config: Any, cut: Cut | Pipeline | None, before: Callable[[], None]
 ) -> tuple[Any, Path | None, dict[str, Any]]:
     """The class whose `from_pretrained` loads, the folder that it is given, and what else; `before` is called before
-    each tensor that is split."""
-    if split is None:
+    each tensor that is cut."""
+    if cut is None:
         return AutoModelForCausalLM, folder, {}
-    if isinstance(split, Pipeline):
-        read = read_stage(weight_files(folder), split.stage, lambda _: before())
-        return stage_class(module_class(config), split.stage, split.passage), None, {"state_dict": read}
-    shards = read_shards(weight_files(folder), split, lambda _: before())
+    if isinstance(cut, Pipeline):
+        read = read_stage(weight_files(folder), cut.stage, lambda _: before())
+        return stage_class(module_class(config), cut.stage, cut.passage), None, {"state_dict": read}
+    shards = read_shards(weight_files(folder), cut, lambda _: before())
     return module_class(config), None, {"state_dict": shards}
 
 
@@ -166,9 +164,11 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             torchao.settle(module, dtype, before)
 
 
-def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], split: str = "") -> None:
-    """Raises InvalidInput unless the weights are exactly those that the config's architecture has. `split`: the setting
-    that made this a part of a model."""
+def refuse_strays(
+    folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any], cut: Cut | Pipeline | None = None
+) -> None:
+    """Raises InvalidInput unless the weights are exactly those that the config's architecture has. `cut`: what made
+    this another model than its files'."""
     found = {
         kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())
         for kind in ("missing", "mismatched", "unexpected")
@@ -176,10 +176,11 @@ def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: d
     found["unexpected"] = [key for key in found["unexpected"] if not REMADE.search(key)]
     found["mismatched"] = found["mismatched"] or _misshapen(module)
     said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
-    if said and split:
+    if said and cut is not None:
+        aim, otherwise = ("have their heads repeated", "auto") if isinstance(cut, RepeatedHeads) else ("be split", "1")
         raise InvalidInput(
-            f"{split}: the layers of model type {config.model_type!r} are not known well enough "
-            f"to be split ({', '.join(said)}); use 1"
+            f"{cut.words}: the layers of model type {config.model_type!r} are not known well enough "
+            f"to {aim} ({', '.join(said)}); use {otherwise}"
         )
     if said:
         raise InvalidInput(

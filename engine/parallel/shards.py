@@ -1,4 +1,5 @@
-"""A rank's part of a checkpoint, read straight from its safetensors: nothing else of it comes to memory."""
+"""A part of a checkpoint, a rank's or one whose heads are repeated, read straight from its safetensors: nothing else of
+it comes to memory."""
 
 from __future__ import annotations
 
@@ -13,21 +14,20 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from engine.checkpoints.tensor_part import Cut, TensorPart
 from engine.config.specs import InvalidInput
-from engine.parallel.split import INTERLEAVED, Part, Split, check_split, check_whole, widths_of
+from engine.parallel.split import INTERLEAVED, Split, check_split, widths_of
 
 
 class Shard:
     """A part of a stored tensor, as transformers' loader takes slices of files: `[...]` reads it."""
 
-    def __init__(self, stored: Any, part: Part | None, before: Callable[[], None]) -> None:
+    def __init__(self, stored: Any, part: TensorPart | None, before: Callable[[], None]) -> None:
         self._stored, self._part, self._before = stored, part, before
 
     def get_shape(self) -> list[int]:
         shape = list(self._stored.get_shape())
-        if self._part is not None and not self._part.zero:
-            shape[self._part.axis] = sum(end - begin for begin, end in self._part.ranges)
-        return shape
+        return shape if self._part is None else self._part.shape_of(shape)
 
     def get_dtype(self) -> str:
         return str(self._stored.get_dtype())
@@ -44,14 +44,12 @@ class Shard:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, part.axis)
 
 
-def read_shards(files: list[Path], split: Split, before: Callable[[str], None]) -> dict[str, Shard]:
-    """By name; `before` hears which one is read and may raise. Raises InvalidInput for what cannot be split."""
-    found: dict[str, Shard] = {}
-    for name, stored in stored_tensors(files):
-        shape = stored.get_shape()
-        check_whole(name, shape, split)
-        found[name] = Shard(stored, split.part(name, shape), lambda name=name: before(name))  # type: ignore[misc]
-    return found
+def read_shards(files: list[Path], cut: Cut, before: Callable[[str], None]) -> dict[str, Shard]:
+    """By name; `before` hears which one is read and may raise. Raises InvalidInput for what cannot be cut so."""
+    return {
+        name: Shard(stored, cut.part(name, stored.get_shape()), lambda name=name: before(name))  # type: ignore[misc]
+        for name, stored in stored_tensors(files)
+    }
 
 
 def stored_tensors(files: list[Path]) -> Iterator[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.checkpoints.tensor_part import Ranges, TensorPart
 from engine.config.parallel import check_dividing
 from engine.config.specs import InvalidInput
 
@@ -18,17 +19,6 @@ JOINED = frozenset("qkv_proj gate_up_proj".split())  # several that write, one a
 EXPERTS = "experts"  # modules of whose outputs each rank has a part too
 WIDTHS = "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_intermediate_size"
 INTERLEAVED = ("gpt_oss",)  # model types whose experts hold the columns of gate and up in turn, [experts, in, out]
-
-Ranges = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Of a tensor's `axis` these ranges, one after another; `zero`: nothing of it counts on this rank."""
-
-    axis: int = 0
-    ranges: Ranges = ()
-    zero: bool = False
 
 
 def shares(count: int, rank: int, ranks: int, begin: int = 0) -> tuple[int, int]:
@@ -52,35 +42,44 @@ class Split:
         """The setting that made it."""
         return f"tensor_parallel={self.ranks}"
 
-    def part(self, name: str, shape: Sequence[int]) -> Part | None:
-        """Of the checkpoint's tensor of that name; None for all of it."""
+    def part(self, name: str, shape: Sequence[int]) -> TensorPart | None:
+        """Of the checkpoint's tensor of that name; None for all of it. Raises InvalidInput for a norm over all heads,
+        which of a part of them would be another."""
         module, _, leaf = name.rpartition(".")
         owner = module.rpartition(".")[2]
+        self._check_whole(owner, shape)
         if leaf not in ("weight", "bias"):
             return self._bare(leaf, owner, shape)
         if owner in WRITES:
-            return Part(0, (self._share(shape[0]),))
+            return TensorPart(0, (self._share(shape[0]),))
         if owner in JOINED:
-            return Part(0, self._joined(owner, shape[0]))
+            return TensorPart(0, self._joined(owner, shape[0]))
         if owner in READS:
             if leaf == "bias":  # added once
-                return Part(zero=True) if self.rank else None
-            return Part(1, (self._share(shape[1]),))
+                return TensorPart(zero=True) if self.rank else None
+            return TensorPart(1, (self._share(shape[1]),))
         return None
 
-    def _bare(self, leaf: str, owner: str, shape: Sequence[int]) -> Part | None:
+    def _check_whole(self, owner: str, shape: Sequence[int]) -> None:
+        together = {heads * self.head_dim for heads in (self.heads, self.kv_heads)} - {self.head_dim}
+        if owner in ("q_norm", "k_norm") and len(shape) == 1 and shape[0] in together:
+            raise InvalidInput(
+                f"{self.words}: this model norms all its heads together ({owner}), so they cannot be split; use 1"
+            )
+
+    def _bare(self, leaf: str, owner: str, shape: Sequence[int]) -> TensorPart | None:
         """Parameters that are no layer's weight."""
         if leaf == "sinks":
-            return Part(0, (self._share(shape[0]),))
+            return TensorPart(0, (self._share(shape[0]),))
         if owner != EXPERTS or self.kind not in INTERLEAVED:
             return None
         match leaf:
             case "gate_up_proj" | "gate_up_proj_bias":
-                return Part(len(shape) - 1, (self._share(shape[-1]),))
+                return TensorPart(len(shape) - 1, (self._share(shape[-1]),))
             case "down_proj":
-                return Part(1, (self._share(shape[1]),))
+                return TensorPart(1, (self._share(shape[1]),))
             case "down_proj_bias":
-                return Part(zero=True) if self.rank else None
+                return TensorPart(zero=True) if self.rank else None
         return None
 
     def _share(self, count: int, begin: int = 0) -> tuple[int, int]:
@@ -103,14 +102,3 @@ def check_split(config: Mapping[str, Any], ranks: int, heads: int, kv_heads: int
     counts = {"attention heads": heads, "key and value heads": kv_heads}
     widths = {name.replace("_size", " columns").replace("_", " "): n for name, n in widths_of(config).items()}
     check_dividing(ranks, counts | widths)
-
-
-def check_whole(name: str, shape: Sequence[int], split: Split) -> None:
-    """Raises InvalidInput for a norm over all heads: of a part of them it would be another."""
-    owner = name.rpartition(".")[0].rpartition(".")[2]
-    together = {heads * split.head_dim for heads in (split.heads, split.kv_heads)} - {split.head_dim}
-    if owner in ("q_norm", "k_norm") and len(shape) == 1 and shape[0] in together:
-        raise InvalidInput(
-            f"tensor_parallel={split.ranks}: this model norms all its heads together ({owner}), so they cannot be "
-            "split; use 1"
-        )

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,13 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
         "--quantization": {"default": "none", "metavar": "KIND", "help": f"one of {', '.join(QUANTIZATIONS)}"},
         "--dtype": {"default": "auto", "choices": DTYPES, "metavar": "DTYPE", "help": f"one of {', '.join(DTYPES)}"},
         "--device": {"default": "auto", "help": "auto, cpu, cuda or cuda:N (default: auto)"},
+        "--kv-heads": {
+            "type": count_or("auto", "all"),
+            "default": "auto",
+            "metavar": "N",
+            "help": "key and value heads, each repeated until there are N; all: one for each query head, as without "
+            "grouped-query attention",
+        },
         "--revision": {"help": "branch, tag or commit of a model on the hub"},
         "--tensor-parallel": {
             "type": whole,
@@ -144,7 +152,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     ways = ", ".join(f"{name} ({words})" for name, words in SPECULATIONS.items())
     to.add_argument("--speculation", choices=SPECULATIONS, metavar="HOW", help=f"paged modes: verify drafts: {ways}")
     drafted = "drafted tokens a row, or auto: as many as are likely enough to be kept (default)"
-    to.add_argument("--speculated", type=speculated, default=default.speculated, metavar="K", help=drafted)
+    to.add_argument("--speculated", type=count_or("auto"), default=default.speculated, metavar="K", help=drafted)
     to.add_argument(
         "--draft",
         type=ModelSpec,
@@ -159,9 +167,9 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     threads_option(to)
 
 
-def speculated(text: str) -> int | str:
-    """As `EngineConfig` takes it."""
-    return text if text == "auto" else whole(text)
+def count_or(*words: str) -> Callable[[str], int | str]:
+    """Takes one of these words, or a whole number."""
+    return lambda text: text if text in words else whole(text)
 
 
 def kv_memory_option(to: Any, default: str = "what is free") -> None:
@@ -246,7 +254,7 @@ def output_options(to: argparse.ArgumentParser) -> None:
 def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
         *(options.model, options.quantization, options.dtype, options.device, options.revision),
-        *(options.trust_remote_code, parallel_of(options)),
+        *(options.trust_remote_code, parallel_of(options), options.kv_heads),
     )
 
 

@@ -12,6 +12,8 @@ from app.compare.choice import LaneChoice
 from app.language import tr
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.forms.config_form import ConfigForm
+from app.ui.forms.kv_heads import ABOUT as ABOUT_KV_HEADS
+from app.ui.forms.kv_heads import kv_heads_items, show_kv_heads
 from app.ui.forms.splits import ABOUT, show_split, split_items, split_of
 from app.ui.labels import Heading, Note, Row
 from app.ui.layout.boxes import fill, held, row
@@ -46,6 +48,7 @@ class LaneEditor(Popover):
         self.browse = button("lane_browse", "…", self._on_browse, said=tr("Choose a model folder"))
         self.quantization = DropDown("lane_quantization")
         self.devices = DropDown("lane_devices")
+        self.kv_heads = DropDown("lane_kv_heads")
         self._offer(PLAYS)
         self.note = Note("lane_note", "error")
         self.back, self.on, self.remove = (
@@ -64,6 +67,7 @@ class LaneEditor(Popover):
         self._search = Row(tr("Beams"), self.beams, tip)
         self._quantized = Row(tr("Quantization"), self.quantization)
         self._split = Row(tr("Devices"), self.devices, ABOUT)
+        self._heads = Row(tr("KV heads"), self.kv_heads, ABOUT_KV_HEADS)
         said = tr("Address of an OpenAI-compatible server"), tr("Name of its model"), tr("Variable of its key")
         self.url = line_edit("lane_url", said[0], "http://127.0.0.1:8000")
         self.there = line_edit("lane_there", said[1], tr("the only one it has"))
@@ -73,13 +77,14 @@ class LaneEditor(Popover):
             Row(tr("Its model"), self.there),
             Row(tr("Key in"), self.key, KEY_TIP),
         )
-        rows = self._search, Row(tr("Model"), self.model), self._place, self._quantized, self._split
+        own = self._quantized, self._heads, self._split
+        rows = self._search, Row(tr("Model"), self.model), self._place, *own
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
         fill(self.column, Heading(tr("Lane")), self.form, *rows, *self._server, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
         self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
-        for chosen in (self.quantization, self.devices):
+        for chosen in (self.quantization, self.devices, self.kv_heads):
             chosen.currentIndexChanged.connect(self._on_edited)
         for line in (self.path, self.url, self.there, self.key):
             line.editingFinished.connect(self._on_edited)
@@ -109,6 +114,10 @@ class LaneEditor(Popover):
             show_split(self.devices, spec.parallel)
         else:
             self.devices.set_value(PLAYS)
+        if choice.own_model or choice.own_kv_heads:
+            show_kv_heads(self.kv_heads, spec.kv_heads)
+        else:
+            self.kv_heads.set_value(PLAYS)
         self.back.setEnabled(not first)
         self.on.setEnabled(not last)
         self.remove.setEnabled(not (first and last))
@@ -131,21 +140,22 @@ class LaneEditor(Popover):
         if not source:
             raise InvalidInput(tr("Name a model: a folder, or a hub id such as Qwen/Qwen3-0.6B."))
         quantization, split = self.quantization.currentData(), self.devices.currentData()
-        own = kind == PLAYS
+        heads, own = self.kv_heads.currentData(), kind == PLAYS
         spec = before.spec if before.spec.source == source and not own else ModelSpec(source)
         if quantization != PLAYS:
             spec = replace(spec, quantization=quantization)
         config = self.form.config(before.config)
-        shared = split == PLAYS
-        spec = replace(spec, parallel=Parallel() if shared else split_of(split))
+        parallel = Parallel() if split == PLAYS else split_of(split)
+        spec = replace(spec, parallel=parallel, kv_heads="auto" if heads == PLAYS else heads)
         beams = self.beams.value() if config.paged else 1
         lane = replace(before, config=config, spec=spec, beams=beams, server=None)
-        return LaneChoice(lane, not own, own and quantization != PLAYS, own and not shared)
+        return LaneChoice(lane, not own, *(own and chosen != PLAYS for chosen in (quantization, split, heads)))
 
     def _offer(self, kind: str) -> None:
-        """All quantizations and splits; for the Play page's model first those which it has there."""
-        chosen, split = self.quantization.currentData(), self.devices.currentData()
-        for box in (self.quantization, self.devices):
+        """All quantizations, splits and numbers of heads; for the Play page's model first those which it has there."""
+        boxes = self.quantization, self.devices, self.kv_heads
+        chosen = [box.currentData() for box in boxes]
+        for box in boxes:
             box.clear()
             if kind == PLAYS:
                 box.addItem(AS_PLAYS, PLAYS)
@@ -154,15 +164,17 @@ class LaneEditor(Popover):
             self.quantization.setItemData(self.quantization.count() - 1, scheme.sentence, Qt.ItemDataRole.ToolTipRole)
         for title, key in split_items():
             self.devices.addItem(title, key)
-        self.quantization.set_value(chosen)
-        self.devices.set_value(split)
+        for title, count in kv_heads_items():
+            self.kv_heads.addItem(title, count)
+        for box, before in zip(boxes, chosen):
+            box.set_value(before)
 
     def _show_rows(self) -> None:
         kind = self.model.currentData()
         self._place.setVisible(kind == FOLDER)
         paged = self._choice is not None and self._choice.lane.config.paged
         self._search.setVisible(paged and kind != SERVER)
-        for widget in (self.form, self._quantized, self._split):
+        for widget in (self.form, self._quantized, self._heads, self._split):
             widget.setVisible(kind != SERVER)
         for line in self._server:
             line.setVisible(kind == SERVER)

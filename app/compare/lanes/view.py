@@ -231,8 +231,8 @@ class LaneView(QFrame):
         self.sentence.warns = bool(self.lane.disturbance)
         self.again.setVisible(self.sentence.warns and not self._race.busy)
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
-        whole = Parallel()  # how they are split is in their titles
-        specs = {replace(each.lane.spec, parallel=whole) for each in self._race.lanes if each.lane.server is None}
+        here = (each.lane.spec for each in self._race.lanes if each.lane.server is None)
+        specs = {replace(each, parallel=Parallel(), kv_heads="auto") for each in here}  # those are in their titles
         if self.lane.lane.server is not None:
             specs = set()
         words = [self.lane.sentence]

@@ -20,6 +20,8 @@ from app.session.session import Session, SessionState
 from app.ui.controls import DropDown, button, line_edit
 from app.ui.forms.config_form import devices
 from app.ui.forms.form import Field, Form
+from app.ui.forms.kv_heads import ABOUT as ABOUT_KV_HEADS
+from app.ui.forms.kv_heads import kv_heads_items, show_kv_heads
 from app.ui.forms.splits import ABOUT, show_split, split_items, split_key, split_of
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layout.boxes import column, held, row
@@ -73,7 +75,9 @@ class ModelPanel(QWidget):
         self.devices = DropDown("model_devices", split_items())
         split = Field("parallel", tr("Devices"), self.devices, ABOUT, split_of, split_key)
         places = Field("device", tr("Device"), self.device), split
-        self.form = Form([quantization, precision, *places], self)
+        self.kv_heads = DropDown("model_kv_heads", kv_heads_items())
+        heads = Field("kv_heads", tr("KV heads"), self.kv_heads, ABOUT_KV_HEADS)
+        self.form = Form([quantization, precision, heads, *places], self)
         self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
@@ -145,6 +149,7 @@ class ModelPanel(QWidget):
         if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
         show_split(self.devices, spec.parallel)
+        show_kv_heads(self.kv_heads, spec.kv_heads)
         self.form.show(spec)
         self._on_edited()
 

@@ -50,13 +50,17 @@ def hub_model(id: str, revision: str | None = None) -> HubModel:
     return _model(_ask(f"{CLIENT}:facts", {"id": id, "revision": revision}))
 
 
-def hub_info(id: str, revision: str | None = None) -> ModelInfo:
+def hub_info(id: str, revision: str | None = None, kv_heads: int | str = "auto") -> ModelInfo:
     """What `inspect_model` tells of a local model, from its config and the headers of its safetensors on the hub: no
     weights are read; blocks. Raises InvalidInput as `hub_model`, and for a gated model without access."""
     told = _ask(f"{CLIENT}:parts", {"id": id, "revision": revision})
     headers = {name: (tuple(shape), dtype) for name, (shape, dtype) in told["tensors"].items()}
     return inspect_parts(
-        told["config"], headers, id, chat=told["chat"], licence=told["licence"], place=f"config.json of {id}"
+        *(told["config"], headers, id),
+        kv_heads=kv_heads,
+        chat=told["chat"],
+        licence=told["licence"],
+        place=f"config.json of {id}",
     )
 
 

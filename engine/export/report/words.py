@@ -31,10 +31,13 @@ def threads(header: Header) -> str:
 def model_facts(header: Header) -> Iterator[tuple[str, str]]:
     model = header.model
     yield "model", f"{model.name} ({model.source}), {model.architecture}"
+    kv_heads = f"{model.kv_heads} of K and V"
+    if model.kv_heads_stored:
+        kv_heads += f", each of the checkpoint's {model.kv_heads_stored} repeated"
     yield (
         "shape",
         f"{parameters_text(model.parameters)} parameters, {model.layers} layers of {model.hidden}, {model.heads} heads "
-        f"({model.kv_heads} of K and V) of {model.head_dim}, {model.vocabulary:,} tokens, context {model.context:,}",
+        f"({kv_heads}) of {model.head_dim}, {model.vocabulary:,} tokens, context {model.context:,}",
     )
     quantized = "" if model.quantization == "none" else f", {model.quantization}"
     yield "weights", f"{bytes_text(model.weight_bytes)} in {model.dtype}{quantized}"

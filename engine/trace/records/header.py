@@ -21,6 +21,7 @@ class ModelCard:
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
     LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
     `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
+    `kv_heads_stored`: key and value heads of the checkpoint, where each is held several times; 0 where each is once.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelCard:
     stretched: int = 0
     kv_dtype: str = ""
     kv_layers: int = 0
+    kv_heads_stored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
