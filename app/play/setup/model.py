@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app import storage
 from app.language import tr
 from app.play.setup.devices import offer_devices, residual_words
+from app.play.setup.kv_heads import offer_kv_heads
 from app.play.setup.memory import ModelBill
 from app.play.setup.server import ServerFields
 from app.quality.words import scheme_words
@@ -163,8 +164,13 @@ class ModelPanel(QWidget):
 
     def open_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))
-        self.set_spec(ModelSpec(folder, **self.form.values()))
-        self._on_load()
+        try:
+            spec = ModelSpec(folder, **self.form.values())
+        except InvalidInput as error:
+            self.error.say(sentence(str(error)))
+        else:
+            self.set_spec(spec)
+            self._on_load()
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +260,7 @@ class ModelPanel(QWidget):
         trace = self._session.trace
         self._header = trace.header if state is SessionState.READY and trace is not None else None
         if not loading:
-            offer_devices(self.devices, self.form.rows["parallel"], self._found)
+            self._offer()
         self._debounce.start()
         self._show_button()
 
@@ -309,6 +315,11 @@ class ModelPanel(QWidget):
         )
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), residual_words(header), loaded))))
 
+    def _offer(self) -> None:
+        """Over how many devices it can be split, and with how many heads it can be held."""
+        offer_devices(self.devices, self.form.rows["parallel"], self._found)
+        offer_kv_heads(self.kv_heads, self.form.rows["kv_heads"], self._found, self.devices.currentIndex() > 0)
+
     def _mark(self, bills: tuple[Fit, ...]) -> None:
         """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
         known = {bill.quantization: bill for bill in bills}
@@ -354,12 +365,12 @@ class ModelPanel(QWidget):
             if spec is not None:
                 found = await self._session.off_thread(lambda: estimate(spec, config))
         except (InvalidInput, OSError) as error:
-            if self.source.currentData() == FOLDER:
+            if self.source.currentData() != HUB:
                 self.error.say(sentence(str(error)))
         self._mark(found.bills)
         self._found = found if found.fit is not None else None
         if self._session.state is not SessionState.LOADING:
-            offer_devices(self.devices, self.form.rows["parallel"], self._found)
+            self._offer()
         if self._header is None or self._changed():
             self.bill.show_estimate(found, config)
             self.facts.say("\n".join(found.facts))

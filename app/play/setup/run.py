@@ -21,11 +21,15 @@ Fact = tuple[str, str, str]  # its name, the words for it, and its value in word
 def model_facts(header: Header) -> list[Fact]:
     card, machine = header.model, header.machine
     where = machine.gpu if card.device.startswith("cuda") and machine.gpu else machine.cpu
-    return [
+    facts = [
         ("model", tr("Model"), f"{model_words(card.source)}, {count_words(card.parameters)}"),
         ("weights", tr("Weights"), held_words(card)),
         ("machine", tr("Machine"), where),
     ]
+    if card.kv_heads_stored:
+        heads = tr("{held}, of {stored} stored", held=card.kv_heads, stored=card.kv_heads_stored)
+        facts.insert(2, ("kv_heads", tr("KV heads"), heads))
+    return facts
 
 
 def batching_facts(header: Header) -> list[Fact]:

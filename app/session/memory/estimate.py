@@ -19,7 +19,8 @@ class Estimate:
     in words, a line each; `fit` the whole bill, None without a model; `bills` those of all quantizations; `context`
     that of the model in tokens, 0 where it does not say. `whole`: why the model cannot be split over ranks, "" where it
     can, over so many as `ranks`; `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it
-    can be split over; 0 on a CPU, and where that is not known. `runtime` as of DeviceMemory."""
+    can be split over; 0 on a CPU, and where that is not known. `runtime` as of DeviceMemory. `heads`: of queries, and
+    those of keys and values that are stored; 0 where that is not known."""
 
     weights: int
     free: int
@@ -34,6 +35,7 @@ class Estimate:
     layers: int = 0
     cards: int = 0
     runtime: int = 0
+    heads: tuple[int, int] = (0, 0)
 
     @property
     def fits(self) -> bool:
@@ -87,7 +89,10 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
     whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization)
-    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0, memory.runtime
+    if spec.kv_heads != "auto":
+        whole = staged = tr("A model whose KV heads are repeated is not split.")
+    heads = info.heads, info.kv_heads_stored or info.kv_heads
+    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0, memory.runtime, heads
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 

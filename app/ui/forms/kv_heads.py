@@ -4,8 +4,8 @@ from app.language import tr
 from app.ui.controls import DropDown
 
 ABOUT = tr(
-    "With grouped-query attention several query heads share one key and value head. One for each query head is the "
-    "same model without it: the same answers, and more K and V to keep and to read"
+    "With grouped-query attention several query heads share one key and value head. With one for each query head it is "
+    "multi-head attention: the same answers, and more K and V to keep and to read"
 )
 OFFERED: tuple[int | str, ...] = ("auto", "all")
 
@@ -13,9 +13,9 @@ OFFERED: tuple[int | str, ...] = ("auto", "all")
 def kv_heads_title(kv_heads: int | str) -> str:
     match kv_heads:
         case "auto":
-            return tr("as the model has")
+            return tr("as stored")
         case "all":
-            return tr("one for each query head")
+            return tr("all (multi-head)")
     return str(kv_heads)
 
 

@@ -93,10 +93,10 @@ def test_a_config_says_how_many_are_held_where_it_said_how_many_there_are() -> N
 
 @pytest.mark.parametrize("given", [0, -1, 2.5, "some", True])
 def test_a_spec_takes_a_number_or_a_word(given: Any) -> None:
-    with pytest.raises(InvalidInput, match="kv_heads=.*auto, all or a number of heads"):
+    with pytest.raises(InvalidInput, match=r"kv_heads=.*auto, all or a number of heads"):
         ModelSpec(kv_heads=given)
 
 
 def test_a_model_that_is_split_has_its_own_heads() -> None:
-    with pytest.raises(InvalidInput, match="kv_heads='all': tensor_parallel=2 .*one device"):
+    with pytest.raises(InvalidInput, match=r"kv_heads='all': tensor_parallel=2 .*one device"):
         ModelSpec(parallel=Parallel(2), kv_heads="all")
