@@ -158,10 +158,10 @@ def _read(
         group = join(spec.parallel, place.backend, place.board, place.rank, place.store, device)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
+    if device.type == "cpu":  # before weights are laid out for them
+        native(lambda: say("compiling kernels for this processor, once"))
     cut = pipeline or split or repeated
     module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say, cut)
-    if device.type == "cpu":  # before its weights are packed for them
-        native(lambda: say("compiling kernels for this processor, once"))
     say("checking attention")
     if split is not None:
         narrow_head(module, split.rank, split.ranks)

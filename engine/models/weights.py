@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,8 @@ def refuse_strays(
 
 def _refuse_no_numbers(folder: Path, module: PreTrainedModel) -> None:
     """Raises InvalidInput where a weight is NaN or infinite: whatever it says would be noise."""
-    for name, weight in module.named_parameters():
+    scales = (named for named in module.named_buffers() if named[0].endswith(".scales"))  # of packed weights
+    for name, weight in chain(module.named_parameters(), scales):
         plain = is_plain(weight) and weight.dtype.is_floating_point and weight.dtype.itemsize > 1
         if plain and weight.numel() and not all(edge.isfinite() for edge in torch.aminmax(weight.detach())):
             raise InvalidInput(f"{folder}: the weight {name} holds NaN or infinity; fetch the model again")

@@ -32,7 +32,8 @@ def test_transformers_own_engine_runs_with_it_in_graphs(monkeypatch: pytest.Monk
     module = Qwen3ForCausalLM(Qwen3Config(**sizes, **heads)).eval().to("cuda", torch.bfloat16)
     prompts = tuple(tuple((7 * i + j) % 500 for j in range(20 + 90 * i)) for i in range(6))
     case = Case(prompts, (40, 3, 30, 12, 1, 25))
-    how = GenerationConfig(max_new_tokens=40, do_sample=True, eos_token_id=None, pad_token_id=0)
+    # Its warm-up reads caches that nobody wrote, and drawing of NaN would end every test of the process.
+    how = GenerationConfig(max_new_tokens=40, do_sample=False, eos_token_id=None, pad_token_id=0)
     flash_attention.give(module)
     heard: list[str] = []
     for graphs in (False, True):

@@ -232,6 +232,25 @@ def prefixes(stage: Stage) -> None:
     assert f"{sum(int(step.count.sum()) for step in steps(stage.lanes[0])):,} tokens" in stage.tour.told[1]
 
 
+def grouped(stage: Stage) -> None:
+    shared, own = stage.lanes
+    assert own.header.model.kv_heads == own.header.model.heads == 2 * shared.header.model.kv_heads
+    assert own.header.kv_token_bytes == 2 * shared.header.kv_token_bytes
+    taken = []
+    for place in (0, 1):
+        stage.at(place)
+        panel = stage.lane_panel(place)
+        assert isinstance(panel, KvMap)
+        state = panel.state()
+        assert state is not None
+        taken.append(int((state.owner >= 0).sum()) / state.blocks)
+    assert taken[0] < 0.7
+    assert taken[1] == 1.0
+    assert int(steps(own)[28].rows) == 5, "three were put back"
+    assert [v.samples[0].text for v in shared.requests.values()] == [v.samples[0].text for v in own.requests.values()]
+    assert f"{len(steps(shared)):,} steps where heads share; {len(steps(own)):,} where they do not" in stage.tour.told[2]
+
+
 def quantized(stage: Stage) -> None:
     whole, small = (trace.header.model for trace in stage.lanes)
     assert small.quantization == "awq"
@@ -283,10 +302,11 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "10-selective-batching": selective,
     "11-chunked": chunked,
     "12-prefix-caching": prefixes,
-    "13-quantization": quantized,
-    "14-beams": beams,
-    "15-speculation": speculation,
-    "16-latency-throughput": latency,
+    "13-grouped-query": grouped,
+    "14-quantization": quantized,
+    "15-beams": beams,
+    "16-speculation": speculation,
+    "17-latency-throughput": latency,
 }
 
 

@@ -12,7 +12,7 @@
 #define TILES 16          /* of one thing to do: a panel is read from memory for so many */
 #define PIECE 256         /* pairs of bfloat16 that are widened at once for one tile; */
 #define WIDE_DEPTH (PANEL > 32 ? 64 : 128) /* for more of them so much of the depth is, */
-#define PANELS 8          /* of so many panels */
+#define PANELS (MULTIPLIES_HALVES ? 1 : 8) /* of so many panels: what is multiplied as it is read gains by no more */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
 
 enum { SILU = 1, GELU };

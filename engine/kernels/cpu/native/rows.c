@@ -67,7 +67,7 @@ ALWAYS void integer_rows(const struct integers *n, long from, long to, const int
             const vec x = get_some(row, i, width - i, half), size = (vec)((words)x & 0x7fffffff);
             most = chosen((words)(size < outliers) & (words)(size > most), size, most);
         }
-        const float highest_one = highest(most), scale = highest_one > 1e-30f ? highest_one / 127 : 1; /* or it has no inverse */
+        const float highest_one = highest(most), scale = highest_one > 1e-20f ? highest_one / 127 : 1; /* or an outlier beside it overflows */
         n->scales[r] = scale;
         for (long i = 0; i < width; i += LANES) {
             const vec x = get_some(row, i, width - i, half), size = (vec)((words)x & 0x7fffffff), y = x * (1 / scale);

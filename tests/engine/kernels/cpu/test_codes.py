@@ -110,7 +110,7 @@ def test_rows_become_integers_of_8_bits_but_for_what_stands_out(
     kept = x.abs() >= outliers if outliers else torch.zeros_like(x, dtype=torch.bool)
     inside = torch.where(kept, 0, x).float()
     most = inside.abs().amax(1)
-    torch.testing.assert_close(scales, torch.where(most > 1e-30, most / 127, 1))
+    torch.testing.assert_close(scales, torch.where(most > 1e-20, most / 127, 1))
     near = torch.where(kept, x.float(), inside / scales[:, None])
     assert (whole.float() - near)[~kept].abs().max() <= 0.5 + 1e-4
     assert torch.equal(whole[~kept], whole[~kept].round())
