@@ -133,6 +133,28 @@ def test_a_lane_is_split_over_devices_as_its_chip_says(qtbot: QtBot, setup: Race
     editor.hide()
 
 
+def test_a_lane_holds_as_many_heads_as_it_says_and_is_split_or_repeats_them(qtbot: QtBot, setup: RaceSetup) -> None:
+    play = ModelSpec("/models/llama", "nf4", kv_heads="all")
+    texts = "continuous", "continuous:kv_heads=8", "continuous:kv_heads=auto", "continuous:tp=2"
+    setup.picker.set_lanes(tuple(map(LaneChoice.parse, texts)))
+    setup.picker.lanes_changed.emit()
+    specs = [lane.resolved(play).spec for lane in choice.recall().lanes]
+    assert [(spec.kv_heads, spec.parallel.ranks) for spec in specs] == [("all", 1), (8, 1), ("auto", 1), ("auto", 2)]
+    split = replace(play, kv_heads="auto", parallel=Parallel(2))
+    assert [lane.resolved(split).spec.parallel.ranks for lane in setup.choice.lanes] == [2, 1, 1, 2]
+    editor = setup.picker.editor
+    for lane, shown in enumerate(("as on the Play page", "8", "as stored")):
+        setup.picker.edit(lane)
+        assert editor.kv_heads.currentText() == shown
+        editor.hide()
+    setup.picker.edit(0)
+    editor.kv_heads.set_value("all")
+    assert names(setup)[0] == "continuous · 64 · multi-head"
+    editor.devices.set_value("2")
+    assert "splits the heads" in editor.note.text(), "and nothing of the lane is lost"
+    assert names(setup)[0] == "continuous · 64 · multi-head"
+
+
 def test_the_focus_stays_among_the_lanes(qtbot: QtBot, setup: RaceSetup) -> None:
     picker = setup.picker
     picker.set_lanes(setup.choice.lanes[:1] * 3)

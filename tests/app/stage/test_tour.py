@@ -248,7 +248,9 @@ def grouped(stage: Stage) -> None:
     assert taken[1] == 1.0
     assert int(steps(own)[28].rows) == 5, "three were put back"
     assert [v.samples[0].text for v in shared.requests.values()] == [v.samples[0].text for v in own.requests.values()]
-    assert f"{len(steps(shared)):,} steps where heads share; {len(steps(own)):,} where they do not" in stage.tour.told[2]
+    assert (
+        f"{len(steps(shared)):,} steps where heads share; {len(steps(own)):,} where they do not" in stage.tour.told[2]
+    )
 
 
 def quantized(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """Lanes as text: what is written reads back, and what is wrong is named."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,8 @@ def lanes(draw: st.DrawFn) -> Lane:
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])), revision=draw(st.none() | texts),
         parallel=draw(st.sampled_from(SPLITS)) if mode in PAGED_MODES else Parallel(),
     )  # fmt: skip
+    if spec.parallel.ranks == 1:
+        spec = replace(spec, kv_heads=draw(st.sampled_from(["auto", "all", 1, 8])))
     beams = draw(st.integers(1, 64)) if mode in PAGED_MODES else 1
     return Lane(EngineConfig(**values), spec, draw(st.just("") | texts), beams)  # type: ignore[arg-type]
 
@@ -105,6 +108,10 @@ def test_a_lane_names_its_model() -> None:
     given = ModelSpec("/models/qwen", dtype="float32")
     assert parse_lane("static:8", given).spec == given
     assert parse_lane("static:8:model=demo", given).spec == ModelSpec("demo", dtype="float32")
+    for text, held, said in (("8", 8, "8 KV heads"), ("all", "all", "multi-head")):
+        repeated = parse_lane(f"continuous:kv_heads={text}")
+        assert repeated.spec == ModelSpec(kv_heads=held)
+        assert lane_name(repeated) == f"continuous · 64 · {said}"
 
 
 @pytest.mark.parametrize(

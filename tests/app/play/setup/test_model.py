@@ -37,6 +37,8 @@ WAIT = 60_000
         ModelSpec("demo", parallel=Parallel(4, sequence=True)),
         ModelSpec("demo", parallel=Parallel(pipeline=2)),
         ModelSpec("demo", parallel=Parallel(pipeline=3, micro_batches=6)),
+        ModelSpec("demo", kv_heads="all"),
+        ModelSpec("demo", kv_heads=8),
     ],
     ids=str,
 )
@@ -72,6 +74,27 @@ def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: Qt
     assert set(offered()) == set(SCHEMES)
     panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
     qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_heads_can_be_repeated_where_they_are_shared_on_one_device(
+    qtbot: QtBot, session: Session, tmp_path: Path
+) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    qtbot.waitUntil(lambda: "8 query heads share 4" in panel.kv_heads.toolTip(), timeout=WAIT)
+    assert panel.kv_heads.isEnabled()
+    panel.set_spec(ModelSpec("demo", device="cpu", kv_heads="all"))
+    qtbot.waitUntil(lambda: "KV 12 KB a token" in panel.facts.text(), timeout=WAIT)
+    assert "repeated is not split" in panel.devices.toolTip()
+    panel.set_spec(ModelSpec("demo", device="cpu", parallel=Parallel(2)))
+    qtbot.waitUntil(lambda: "split has the heads that are stored" in panel.kv_heads.toolTip(), timeout=WAIT)
+    assert not panel.kv_heads.isEnabled()
+    save_tiny_model(TINY_MODELS["gpt2"], tmp_path / "gpt2")
+    panel.set_spec(ModelSpec(str(tmp_path / "gpt2"), device="cpu"))
+    qtbot.waitUntil(lambda: "each of this model's 4 query heads has its own" in panel.kv_heads.toolTip(), timeout=WAIT)
+    assert not panel.kv_heads.isEnabled()
+    panel.set_spec(ModelSpec("demo", "awq", device="cpu", kv_heads="all"))
+    qtbot.waitUntil(lambda: "packed" in panel.error.text(), timeout=WAIT)
 
 
 def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
