@@ -80,7 +80,7 @@ class LaneEditor(Popover):
         own = self._quantized, self._heads, self._split
         rows = self._search, Row(tr("Model"), self.model), self._place, *own
         buttons = row(self.back, self.on, None, self.remove, spacing=8)
-        fill(self.column, Heading(tr("Lane")), self.form, *rows, *self._server, self.note, buttons, spacing=8)
+        fill(self.column, Heading(tr("Lane")), self.form, *rows, *self._server, self.note, buttons, spacing=6)
         self.form.edited.connect(self._on_edited)
         self.beams.valueChanged.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)

@@ -245,8 +245,8 @@ def grouped(stage: Stage) -> None:
         assert state is not None
         taken.append(int((state.owner >= 0).sum()) / state.blocks)
     assert taken[0] < 0.7
-    assert taken[1] == 1.0
-    assert int(steps(own)[28].rows) == 5, "three were put back"
+    assert taken[1] > 0.8
+    assert steps(own)[28].rows < steps(shared)[28].rows == 8, "some were put back"
     assert [v.samples[0].text for v in shared.requests.values()] == [v.samples[0].text for v in own.requests.values()]
     assert (
         f"{len(steps(shared)):,} steps where heads share; {len(steps(own)):,} where they do not" in stage.tour.told[2]
@@ -329,7 +329,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 16"
+        assert bar.number.text() == f"{number + 1} of 17"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)
