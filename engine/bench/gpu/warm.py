@@ -26,6 +26,8 @@ from engine.config.specs import EngineConfig
 
 POOL = 1 << 30  # bytes
 MANY = 256  # rows that are cut otherwise than a few
+APART = 64  # rows that are cut as a few, and whose launches do not depend
+LAYERS = 2  # of which the second fetches keys ahead
 SHARES = 3  # processes that compile tilings
 
 
@@ -44,13 +46,13 @@ class Launching(GpuStopwatch):
 def of_yardstick(bench: Bench, dependent: bool = True, fused: bool = True) -> None:
     """The kernels of Qwen3-0.6B's shape, as the yardstick and `decode` load it."""
     with switched(dependent):
-        meet(bench, random_qwen3(bench, 1), settings(bench), fused=fused)
+        meet(bench, random_qwen3(bench, LAYERS), settings(bench), fused=fused)
 
 
 def of_large(bench: Bench, quantization: str = "none") -> None:
     """Those of Llama-3.1-8B's shape, dense or quantized."""
     if not missing(quantization):
-        module = WAYS[quantization](random_llama_8b(bench, 1))
+        module = WAYS[quantization](random_llama_8b(bench, LAYERS))
         meet(bench, module, EngineConfig(max_running=max(BATCHES)), quantization)
 
 
@@ -66,7 +68,7 @@ def meet(
 def of_attention(bench: Bench) -> None:
     """Those that are timed alone: one row and most rows of the shortest context that is timed, of each group."""
     kernels, pool = Kernels(bench), Pool(bench.watch, *((1, 32, 512) if bench.rehearsal else (8, 128, MANY * K)))
-    least, rows = min(case.context for case in kernels.decode), (1,) if bench.rehearsal else (1, MANY)
+    least, rows = min(case.context for case in kernels.decode), (1,) if bench.rehearsal else (1, APART, MANY)
     decode = {Case(batch, least, case.group) for case in kernels.decode for batch in rows}
     shortest = min(case.context for case in kernels.prefill)
     prefill = {Case(1, shortest, case.group, shortest) for case in kernels.prefill}

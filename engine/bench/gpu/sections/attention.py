@@ -37,6 +37,7 @@ LAYERS = 32  # that share a plan, at most: as many as a model has
 DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
 COMPILERS = 8  # processes
+PROGRAMS = 1, 2, 3, 4, 8, 16  # a multiprocessor, that a decode row is split for
 THOROUGH = 120.0  # seconds from which all candidates are tried, over all cases
 ROOM = 0.7  # of the free memory, for caches
 ONE_ROW = "context 8d | tiles 6d | whole µs 9.1f | split µs 9.1f"
@@ -299,7 +300,7 @@ def tilings(bench: Bench) -> None:
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     else:
-        cases = [Case(64, 8 * K, 4), uneven, Case(1, 8 * K, 4)]
+        cases = [Case(1, 8 * K, 4), Case(64, 8 * K, 4), uneven]
     for case in cases:
         if pool.holds(case, table) and bench.fits(0 if bench.rehearsal else 4, table, str(case)):
             _try_tilings(bench, pool, case, table, thorough)
@@ -319,13 +320,20 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table, thorough: b
     shipped = laid.seconds()
     found: dict[Tiling, float] = {}
     tried = candidates(rows, pool.head_dim, case.group, case.queries)
-    for tiling in tried if thorough else _once_each(tried):
-        if bench.left < 3 or (bench.rehearsal and len(found) == 2):
-            break
-        try:
-            found[tiling] = laid.seconds(tiling)
-        except Exception as error:  # too large for this GPU's shared memory, say
-            table.say(f"{tiling}: {type(error).__name__}: {str(error)[:100]}")
+
+    def time(tilings: Sequence[Tiling]) -> None:
+        for tiling in tilings:
+            if tiling in found or bench.left < 3 or (bench.rehearsal and len(found) == 3):
+                continue
+            try:
+                found[tiling] = laid.seconds(tiling)
+            except Exception as error:  # too large for this GPU's shared memory, say
+                table.say(f"{tiling}: {type(error).__name__}: {str(error)[:100]}")
+
+    time(tried if thorough else _once_each(tried))
+    if found and rows is Rows.SHORT:  # how a row is split alone: nothing is compiled anew
+        best = min(found, key=lambda tiling: found[tiling])
+        time([replace(best, programs=programs) for programs in PROGRAMS])
     if not found:
         table.say(f"{case}: there was nothing to try")
     else:
@@ -356,9 +364,13 @@ def compile_share(number: int, count: int, thorough: bool = True) -> None:
     Those that are tried where time is short come first."""
     watch = GpuStopwatch() if torch.cuda.is_available() else CpuStopwatch()
     pool = Pool(watch, 8, 128, 4 * K)
-    short = [(Rows.SHORT, Case(1, 2 * K, group)) for group in (4, 2, 8)]
+    depends = [(Rows.SHORT, Case(1, 2 * K, group)) for group in (4, 2, 8)]
+    apart = [(Rows.SHORT, Case(64, 64, group)) for group in (4, 2, 8)]  # so many rows' launches do not depend
+    cases = [depends[0], apart[0], depends[1], apart[1]]
+    if thorough:
+        cases += [(Rows.LONG, Case(1, 2 * K, 4, 2 * K)), depends[2], apart[2]]
     tried: list[tuple[Case, Tiling]] = []
-    for rows, case in [*short[:2], *((Rows.LONG, Case(1, 2 * K, 4, 2 * K)), short[2])[: 2 * thorough]]:
+    for rows, case in cases:
         tried += [(case, tiling) for tiling in _once_each(candidates(rows, pool.head_dim, case.group, case.queries))]
     for case, tiling in tried[number::count]:
         with suppress(Exception):  # it is told when it is measured

@@ -19,6 +19,7 @@ from engine.bench.gpu.sections.decode import (
     measure,
     pool_bytes,
     reckoned,
+    switched,
     tell_how,
     wrapped,
 )
@@ -167,7 +168,8 @@ def kernels(bench: Bench, name: str) -> None:
     model = wrapped(WAYS[name](random_llama_8b(bench, LAYERS_WATCHED)), "random Llama 8B", name)
     prompt, new = (6, 4) if bench.rehearsal else (960, 2000)
     case = Case(make_case(1, Shape(vocabulary=model.card.vocabulary), Lengths(prompt, prompt)).prompts, (new,))
-    with begun(model, EngineConfig(max_running=1, kv_memory=pool_bytes(bench) or 1 << 30)) as engine:
+    config = EngineConfig(max_running=1, kv_memory=pool_bytes(bench) or 1 << 30)
+    with switched(False), begun(model, config) as engine:  # or each kernel's time had what it waits for the one before
         tell_pieces(bench, watched(bench, engine, case), what)
     del model, engine
     free_device_memory()
