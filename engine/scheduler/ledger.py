@@ -158,6 +158,11 @@ class Ledger:
         blocks = branch.blocks[keep:][::-1]
         self._note(branch, zip(self.pool.release(blocks), blocks), len(branch.blocks) - 1, -1)
         del branch.blocks[keep:]
+        # What was to be copied to a block that is nobody's now would overwrite what comes back from host memory to it.
+        for pair in [pair for pair in self.copies if not self.pool.references(pair[1])]:
+            self.copies.remove(pair)
+            if pair in self.changes.copied:  # else a record has told of it
+                self.changes.copied.remove(pair)
 
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""

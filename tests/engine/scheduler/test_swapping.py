@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
@@ -113,8 +113,12 @@ def check_scored(simulation: Simulation, request: Request) -> None:
     assert request.scores.whole or not over
 
 
+SEARCH = EngineConfig("continuous", 6, 16, 4, prefix_caching=True, speculation="ngram", depth=0, preemption="swap")
+
+
 @settings(max_examples=80)
 @given(shapes(), st.integers(0, 1 << 30), st.booleans())
+@example(Shape(SEARCH, 19, 1, None, 2), 318, True)  # a search ends for want of memory, and had a block to copy
 def test_every_request_says_what_it_says_alone_whatever_is_swapped(shape: Shape, seed: int, faults: bool) -> None:
     check_said(play(shape, seed, 120, faults))
 
