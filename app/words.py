@@ -49,9 +49,9 @@ def run_words(header: Header) -> str:
         where = trn("CPU, {count} core", "CPU, {count} cores", machine.cores)
     cache = tr("paged") if header.config.mode in ("continuous", "chunked") else tr("contiguous")
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
-    cache += f", {card.kv_heads} {tr('KV heads')}" if card.kv_heads_stored else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
-    return "   ·   ".join((name, held_words(card), where, f"{header.config.mode}, {cache}"))
+    heads = f"{card.kv_heads} {tr('KV heads')}" if card.kv_heads_stored else ""
+    return "   ·   ".join(filter(None, (name, held_words(card), where, f"{header.config.mode}, {cache}", heads)))
 
 
 def back_words() -> str:

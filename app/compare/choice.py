@@ -35,9 +35,7 @@ class LaneChoice:
             return self.lane
         if self.own_quantization:
             spec = replace(spec, quantization=self.lane.spec.quantization)
-        if self.own_split:
-            spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads="auto")
-        if self.own_kv_heads:
+        if self.own_split or self.own_kv_heads:
             spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads=self.lane.spec.kv_heads)
         return replace(self.lane, spec=spec)
 

@@ -16,6 +16,7 @@ from engine.checkpoints.tensor_part import Ranges, TensorPart
 from engine.config.checks import InvalidInput, check
 
 ALL, OWN = "all", "auto"  # what `ModelSpec.kv_heads` says besides numbers
+MOST = 1024  # times that a head is offered to be held
 Headers = Mapping[str, tuple[tuple[int, ...], str]]
 
 
@@ -37,7 +38,7 @@ class RepeatedHeads:
         """Of the checkpoint's tensor of that name, which may be longer than it; None for all of it, once."""
         module, _, leaf = name.rpartition(".")
         owner = module.rpartition(".")[2]
-        if leaf not in ("weight", "bias"):
+        if leaf not in ("weight", "bias") or not shape:
             return None
         if owner in ("k_proj", "v_proj"):
             return TensorPart(0, self._repeated(0, shape[0]))
@@ -74,24 +75,24 @@ def repeated_heads(config: Mapping[str, Any], kv_heads: int | str) -> RepeatedHe
         return None
     nested = config.get("text_config")
     text: dict[str, Any] = {**config, **(nested if isinstance(nested, Mapping) else {})}
-    heads, own = text.get("num_attention_heads"), text.get("num_key_value_heads")
+    shape: list[Any] = [text.get(name) for name in ("num_attention_heads", "num_key_value_heads", "hidden_size")]
+    heads, own, hidden = shape
     if kv_heads == ALL and (own == heads or not own) and not text.get("multi_query"):
         return None  # each has its own already
     kind, use = config["model_type"], "use auto, the model's own"
     for name, why in REFUSED.items():
         check(not text.get(name), "kv_heads", kv_heads, f"model type {kind!r} {why}; {use}")
-    if not isinstance(heads, int) or not isinstance(own, int):
+    if not all(isinstance(count, int) and count > 0 for count in shape):
         raise InvalidInput(f"kv_heads={kv_heads}: model type {kind!r} does not say how many heads share K and V; {use}")
     held = heads if kv_heads == ALL else int(kv_heads)
     if held == own:
         return None
-    counts = [n for n in range(own, heads + 1) if n % own == 0 and heads % n == 0]
-    known = ", ".join(map(str, counts))
+    known = ", ".join(str(own * n) for n in range(1, min(heads // own, MOST) + 1) if heads % (own * n) == 0)
     rule = f"this model has {own} for {heads} query heads, and holds each once or more: use one of {known}, all or auto"
-    check(held in counts, "kv_heads", kv_heads, rule)
+    check(held % own == 0 and heads % held == 0, "kv_heads", kv_heads, rule)
     if isinstance(config.get("quantization_config"), Mapping):
         raise InvalidInput(f"kv_heads={kv_heads}: this checkpoint is packed, its heads cannot be repeated; {use}")
-    return RepeatedHeads(heads, own, held, text.get("head_dim") or text["hidden_size"] // heads)
+    return RepeatedHeads(heads, own, held, text.get("head_dim") or hidden // heads)
 
 
 REFUSED = {

@@ -32,6 +32,9 @@ def test_a_number_that_does_not_divide_is_refused_with_those_that_do(asked: int)
         ({"auto_map": {"AutoModel": "its.own"}}, "its own code"),
         ({"quantization_config": {"quant_method": "awq"}}, "packed"),
         ({"num_key_value_heads": None}, "does not say"),
+        ({"num_key_value_heads": 0}, "does not say"),
+        ({"num_attention_heads": "8"}, "does not say"),
+        ({"hidden_size": None}, "does not say"),
     ],
 )
 def test_what_cannot_be_repeated_is_refused_with_the_reason(more: dict[str, Any], words: str) -> None:
