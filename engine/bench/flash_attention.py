@@ -58,6 +58,7 @@ class Decode:
 
     count: int  # of layers
     layers: set[int] = field(default_factory=set)  # that this step had so far, by where their keys are
+    step: tuple[int, int] = (0, 0)  # where its blocks are told, and how many rows it has: one that fails ends early
     rows: PackedRows | None = None
     slots: Tensor | None = None
 
@@ -78,8 +79,10 @@ class Decode:
         rows; attention of q like them. A row that fills up a batch has no tokens, no blocks and no place."""
         assert block_table is not None
         assert window_size == (-1, -1), window_size
-        if len(self.layers) in (0, self.count) or k_cache.data_ptr() in self.layers:
+        step = block_table.data_ptr(), len(q)
+        if step != self.step or len(self.layers) in (0, self.count) or k_cache.data_ptr() in self.layers:
             self._begin(cache_seqlens, block_table, k_cache.shape[1])
+            self.step = step
             self.layers.clear()
         self.layers.add(k_cache.data_ptr())
         assert self.rows is not None
@@ -110,5 +113,6 @@ def give(module: PreTrainedModel) -> None:
     known = AttentionInterface._global_mapping
     prefix = "paged|" if "paged|flash_attention_3" in known else ""  # up to transformers 5.17
     AttentionInterface.register(f"{prefix}{NAME}", known[f"{prefix}flash_attention_3"])
-    AttentionMaskInterface.register(f"{prefix}{NAME}", flash_attention_mask)
+    if not prefix:  # there a name without a mask is one that needs none, and asks the GPU for nothing
+        AttentionMaskInterface.register(NAME, flash_attention_mask)
     module.set_attn_implementation(f"{prefix}{NAME}")

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, strides, tl
 from engine.kernels.kv_codes import apart, encoded, scale_of
-from engine.kernels.rms_norm import Rounding, weighted
+from engine.kernels.rms_norm import Rounding, fetch_weight, weighted
 from engine.kernels.rotary import cut, tables_of, turned
 
 
@@ -96,6 +96,8 @@ def place_kv_kernel(
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
 ) -> None:
+    fetch_weight(q_weight, HALF * 2, BLOCK_HALF * 2)
+    fetch_weight(k_weight, HALF * 2, BLOCK_HALF * 2)
     await_inputs()
     token = (tl.program_id(0).to(tl.int64) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS))[:, None, None]
     program = tl.program_id(1)

@@ -10,9 +10,10 @@ from math import prod
 import torch
 from torch import Tensor
 
-from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.dependent_launch import await_inputs, fetch_ahead
+from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
+LINE = constant(32)  # elements of a cache line, of float32
 WIDEST = 16_384  # elements of a row, held in registers
 TILE = 1024  # elements of a program whose rows are short
 A_THREAD = 8  # elements: 16 bytes of a 16-bit dtype, one load
@@ -37,6 +38,13 @@ def weighted(normed, scale, dtype: tl.constexpr, ROUNDING: tl.constexpr):  # typ
         return normed * scale
     else:
         return normed * (1.0 + scale)
+
+
+@jit
+def fetch_weight(weight, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A norm's, if it has one, ahead: since a step used it last, it has read more than a cache holds."""
+    if weight is not None:
+        fetch_ahead(weight + tl.minimum(tl.arange(0, (BLOCK_WIDTH + LINE - 1) // LINE) * LINE, WIDTH - 1))
 
 
 @jit
@@ -68,6 +76,7 @@ def rms_norm_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ) -> None:
+    fetch_weight(weight, WIDTH, BLOCK_WIDTH)
     await_inputs()
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.arange(0, BLOCK_WIDTH)
@@ -93,6 +102,8 @@ def add_norm_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ) -> None:
+    fetch_weight(before, WIDTH, BLOCK_WIDTH)
+    fetch_weight(weight, WIDTH, BLOCK_WIDTH)
     await_inputs()
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.arange(0, BLOCK_WIDTH)

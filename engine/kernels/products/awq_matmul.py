@@ -153,11 +153,14 @@ def awq_matmul_kernel(
     begin = tiles + down[None, :, None, None] * all_across * 128
     fetched = tl.minimum(first[:, None] + tl.arange(0, AHEAD)[None, :], all_across - 1)
     fetch_ahead(begin + fetched[:, None, :, None] * 128 + (tl.arange(0, 4) * 32)[None, None, None, :])
+    n, there = outputs_of(tl.program_id(0), outputs, BLOCK_N, GATE)
+    # Of groups of 128 inputs, as nearly all checkpoints have, every one.
+    groups = tl.minimum(first[:, None] + 2 * tl.arange(0, AHEAD // 2)[None, :], all_across - 1) * 64 // GROUP
+    fetch_ahead(scales + groups[:, :, None] * scales_stride + tl.minimum(n, outputs - 1)[None, None, :])
     await_inputs()
     DTYPE: tl.constexpr = x.dtype.element_ty
     ALIKE: tl.constexpr = GROUP % (64 * ACROSS) == 0  # whether what is multiplied at a time is of one group
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    n, there = outputs_of(tl.program_id(0), outputs, BLOCK_N, GATE)
     lines = begin + tl.arange(0, 128)[None, None, None, :]
     x_rows = x + m.to(tl.int64)[None, :, None] * x_stride
     filled = (m < rows)[None, :, None]
@@ -242,7 +245,10 @@ TILINGS = {
 }
 WIDE = {8: Tiling(8, 32, 2, 2, 2, 4), 16: Tiling(16, 64, 1, 4, 2, 4), 32: Tiling(32, 64, 1, 4, 2, 3)}
 WIDE_OUTPUTS = 16_384
-AHEAD = 8  # tiles of a share that are fetched before x is there: as many as a pipeline of few rows holds
+# Tiles of a share that are fetched before x is there: as many as a pipeline of few rows holds, and twice that of layers
+# of few outputs, as attention's, before which the GPU reads little else.
+AHEAD, NARROW_AHEAD = 8, 16
+NARROW_OUTPUTS = 4096
 UNPACK_DOWN = 8
 
 
@@ -290,7 +296,8 @@ def awq_matmul(
     share = -(-tiles.shape[1] // (cut.shares * cut.across)) * cut.across
     grid = -(-outputs // cut.block_n), -(-rows // cut.block_m)
     sizes = rows, inputs, outputs, x.stride(0), scales.stride(0), share
-    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, AHEAD, gate and gate.value
+    ahead = NARROW_AHEAD if outputs <= NARROW_OUTPUTS else AHEAD
+    cuts = group, cut.shares, cut.block_m, cut.block_n, cut.across, cut.stages, ahead, gate and gate.value
     values = target, x, tiles, scales, bias, *sizes, *cuts
     launch(awq_matmul_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)
     return out

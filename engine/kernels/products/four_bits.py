@@ -134,6 +134,7 @@ def four_bit_matmul_kernel(
     line = tl.minimum(n, outputs - 1).to(tl.int64)[None, :, None] * blocks
     fetched = tl.minimum(tl.arange(0, AHEAD // 32) * 32, blocks * WORDS - 1)
     fetch_ahead(packed + line * WORDS + fetched[None, None, :])
+    fetch_ahead(scales + line // SHARED)
     await_inputs()
     held = held_table(table)
     m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)

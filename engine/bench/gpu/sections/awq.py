@@ -17,7 +17,7 @@ from engine.bench.gpu.sections.decode import free_device_memory
 from engine.bench.gpu.sections.quantized import GROUP, LINEARS
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.bench.rounding import round_to_nearest
-from engine.kernels.dependent_launch import interpreted
+from engine.kernels.dependent_launch import interpreted, step_of
 from engine.kernels.products.awq_matmul import Tiling, awq_matmul, tiling
 from engine.models.quantization.awq_tiles import tiled
 
@@ -62,7 +62,9 @@ class Case:
         return [cut for rows in sizes for each in OTHERS[rows] if (cut := Tiling(rows, *each)) != self.usual]
 
     def product(self, weights: Weights, cut: Tiling | None = None) -> Tensor:
-        return awq_matmul(self.x, *weights, cut=cut)
+        """Launched as in a step of so many tokens: what it fetches before its input is there counts."""
+        with step_of(len(self.x)):
+            return awq_matmul(self.x, *weights, cut=cut)
 
 
 def products(bench: Bench) -> None:

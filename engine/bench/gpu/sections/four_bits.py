@@ -16,7 +16,7 @@ from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.sections.quantized import LINEARS
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.schemes import BLOCK, missing
-from engine.kernels.dependent_launch import interpreted
+from engine.kernels.dependent_launch import interpreted, step_of
 from engine.kernels.products.four_bits import Tiling, four_bit_matmul, table_of, tiling
 
 ROWS = (1, 8, 32)
@@ -68,7 +68,9 @@ class Case:
         return tiling(len(self.x), self.layer.outputs)
 
     def product(self, weights: Weights, tiles: Tiling) -> Tensor:
-        return four_bit_matmul(self.x, weights[0], weights[1].absmax, self.table, tiles=tiles)
+        """Launched as in a step of so many tokens: what it fetches before its input is there counts."""
+        with step_of(len(self.x)):
+            return four_bit_matmul(self.x, weights[0], weights[1].absmax, self.table, tiles=tiles)
 
     def others(self) -> list[Tiling]:
         block_m = self.usual.block_m

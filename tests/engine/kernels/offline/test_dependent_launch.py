@@ -21,6 +21,7 @@ from engine.kernels.offline.meta_weights import empty
 from engine.kernels.offline.shipped import DEPENDENT, shipped
 
 GPU = torch.device("cuda", 0)
+FETCHING = "fetch_ahead", "fetch_weight"
 TOUCHING = r"griddepcontrol\.\w+|(?:ld|st|atom|red)\.global|cp\.async\.c[ag]"
 
 
@@ -43,18 +44,35 @@ def test_every_kernel_waits_before_it_does_anything() -> None:
             f"{kernel.name}: whoever waits for a program that does not has not waited for all"
         )
         called = set(re.findall(r"([\w.]+)\(", before))
-        assert called <= {"tl.program_id", "tl.arange", "tl.minimum", ".to", "outputs_of", "fetch_ahead"}, kernel.name
+        assert called <= {"tl.program_id", "tl.arange", "tl.minimum", ".to", "outputs_of", *FETCHING}, kernel.name
 
 
 KERNELS = "attention short 1 64 bf16", "add_norm Llama 8B bf16", "awq_matmul 1 bf16", "gemv 4096 4096 bf16"
 
 
-@pytest.mark.parametrize("kernel", ["gemv 4096 4096 bf16", "awq_matmul 1 bf16", "four_bit_matmul 1 bf16"])
-def test_weights_are_fetched_ahead_where_a_launch_depends(kernel: str) -> None:
-    names = kernel, f"{kernel} dependent"
-    plain, dependent = (compile_launch(shipped(DEPENDENT)[name], DEPENDENT).asm["ptx"] for name in names)
-    assert "prefetch" not in plain
-    assert 0 < dependent.index("prefetch.global.L2") < dependent.index("griddepcontrol.wait")
+FETCHED = {  # where what is fetched begins: a parameter, or a place in one that its kernel names
+    "gemv 4096 4096 bf16": ("rows",),
+    "awq_matmul 1 bf16": ("begin", "scales"),
+    "four_bit_matmul 1 bf16": ("packed", "scales"),
+    "add_norm Llama 8B bf16": ("before", "weight"),
+    "rms_norm Llama 8B bf16": ("weight",),
+    "place_kv Qwen3 0.6B bf16 to int8": ("q_weight", "k_weight"),
+}
+
+
+@pytest.mark.parametrize(("kernel", "tensors"), FETCHED.items())
+def test_weights_are_fetched_ahead_where_a_launch_depends(kernel: str, tensors: tuple[str, ...]) -> None:
+    plain, dependent = (shipped(DEPENDENT)[name] for name in (kernel, f"{kernel} dependent"))
+    assert "prefetch" not in compile_launch(plain, DEPENDENT).asm["ptx"]
+    before, _, after = compile_launch(dependent, DEPENDENT).asm["ptx"].partition("griddepcontrol.wait")
+    assert before.count("prefetch.global.L2") >= sum(
+        dependent.arguments.get(name, name) is not None for name in tensors
+    )
+    assert after
+    assert "prefetch" not in after
+    body = ast.unparse(next(node for node in kernels() if node.name == dependent.kernel.__name__))
+    source = body.partition("await_inputs()")[0]
+    assert tuple(re.findall(r"(?:fetch_ahead|fetch_weight)\(\(*(\w+)", source)) == tensors
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
