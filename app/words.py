@@ -13,6 +13,11 @@ from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
+ADMISSIONS = {
+    "fcfs": tr("first come, first served"),
+    "sjf": tr("shortest job first"),
+    "lpm": tr("longest cached prefix first"),
+}
 SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
 
 
@@ -49,6 +54,7 @@ def run_words(header: Header) -> str:
         where = trn("CPU, {count} core", "CPU, {count} cores", machine.cores)
     cache = tr("paged") if header.config.mode in ("continuous", "chunked") else tr("contiguous")
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
+    cache += f", {ADMISSIONS[header.config.admission]}" if header.config.admission != "fcfs" else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     heads = f"{card.kv_heads} {tr('KV heads')}" if card.kv_heads_stored else ""
     return "   ·   ".join(filter(None, (name, held_words(card), where, f"{header.config.mode}, {cache}", heads)))

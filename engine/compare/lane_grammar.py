@@ -12,6 +12,7 @@ from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
 from engine.compare.remote import SERVER_GRAMMAR, parse_server
 from engine.config.parallel import Parallel
 from engine.config.specs import (
+    ADMISSIONS,
     KV_DTYPES,
     MODES,
     MOST_SAMPLES,
@@ -72,6 +73,7 @@ _CONFIG_KEYS = {
     "depth": _Key("depth", int, "0 or 1", words="depth {}"),
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
+    "admission": _Key("admission", str, f"one of {', '.join(ADMISSIONS)}", words="{}"),
     "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), PAGED_MODES, "preempts by {}"),
     "swap": _Key("swap_memory", int, "a number of bytes", PAGED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),

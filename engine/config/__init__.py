@@ -6,6 +6,7 @@ from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
 from engine.config.parallel import BACKENDS, MOST_RANKS, Parallel, check_dividing, dividing
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
+    ADMISSIONS,
     DELIVERIES,
     DTYPES,
     KV_DTYPES,

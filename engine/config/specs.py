@@ -26,6 +26,11 @@ PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 PREEMPTIONS = ("recompute", "swap", "auto")
+ADMISSIONS = {
+    "fcfs": "first come, first served",
+    "sjf": "shortest job first: the fewest tokens, prompt and max_tokens together",
+    "lpm": "longest prefix match first: the most tokens in the prefix cache",
+}
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
 SPECULATIONS = {
@@ -100,6 +105,10 @@ class EngineConfig:
     as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
     `draft`, which must share the vocabulary (None: the one that the model brings).
 
+    `admission` says who of those that wait joins next: "fcfs", who came first; "sjf", who has the fewest tokens, prompt
+    and `max_tokens` together; "lpm" (with prefix caching), whose prompt has the longest beginning in the cache. With
+    the last two, one may wait for as long as others come.
+
     Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
     its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
     `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
@@ -124,6 +133,7 @@ class EngineConfig:
     kv_dtype: str = "auto"
     preemption: str = "recompute"
     swap_memory: int | None = None
+    admission: str = "fcfs"
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -145,6 +155,11 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
+        one_of("admission", self.admission, ADMISSIONS)
+        prefixes = "looks for prompts in the prefix cache; switch prefix_caching on, or use fcfs or sjf"
+        if not self.paged:
+            prefixes = f"mode {self.mode!r} has no prefix cache; use fcfs or sjf, or one of {', '.join(PAGED_MODES)}"
+        check(self.admission != "lpm" or self.prefix_caching, "admission", self.admission, prefixes)
         one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
         whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
         check(self.kv_dtype == "auto" or self.paged, "kv_dtype", self.kv_dtype, whole_values)

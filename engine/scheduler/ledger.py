@@ -1,7 +1,6 @@
 """Who has what: the queue, the slots and the blocks. Policies and KV layouts stand on it; the scheduler owns one."""
 
 import heapq
-from collections import deque
 from collections.abc import Iterable
 from itertools import count, repeat
 
@@ -11,6 +10,7 @@ from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused
 from engine.scheduler.request import Branch, Life, Request
 from engine.scheduler.swapping import Swapping
+from engine.scheduler.waiting import Waiting
 from engine.trace.records import BlockEvent, Refusal
 
 
@@ -21,9 +21,9 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping) -> None:
+    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping, admission: str) -> None:
         self.slots, self.pool = slots, pool
-        self.waiting: deque[Branch] = deque()
+        self.waiting = Waiting(admission, pool)
         self.running: list[Branch] = []
         self.in_flight = 0
         self.waiting_count = 0
@@ -55,14 +55,12 @@ class Ledger:
 
     def add(self, request: Request) -> None:
         going = [branch for branch in request.branches if not branch.finished]
-        self.waiting.extend(going)
+        self.waiting.add(going)
         self.waiting_count += len(going)
 
     def head(self) -> Branch | None:
         """The first in the queue."""
-        while self.waiting and self.waiting[0].finished:
-            self.waiting.popleft()
-        return self.waiting[0] if self.waiting else None
+        return self.waiting.first()
 
     def refuse(self, reason: Refusal) -> Refused:
         """The head of the queue with the reason why it did not join this step."""
@@ -71,7 +69,7 @@ class Ledger:
 
     def admit(self) -> Branch:
         """The head of the queue, with a slot."""
-        branch = self.waiting.popleft()
+        branch = self.waiting.take()
         self.waiting_count -= 1
         branch.life = Life.RUNNING
         branch.slot = heapq.heappop(self._free_slots)
@@ -101,7 +99,7 @@ class Ledger:
         for each in reversed(branch.together):
             self.release(each)
             each.computed, each.life = 0, life
-            self.waiting.appendleft(each)
+            self.waiting.put_back(each)
             self.waiting_count += 1
 
     # Blocks.

@@ -91,7 +91,7 @@ class PagedLayout:
         return True
 
     def prefill_rows(self, budget: int, admit: bool = True) -> tuple[list[Row], Refused]:
-        """Rows for prompts, in order of admission and then of arrival, and why the head of the queue was refused.
+        """Rows for prompts, in order of admission and then of the queue, and why the head of the queue was refused.
 
         A branch is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
         take several steps.
@@ -104,6 +104,8 @@ class PagedLayout:
             started = branch.remaining > 0 and not branch.decoding
             if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
+        if admit and ledger.slots_free():
+            ledger.waiting.look()
         while admit and (head := ledger.head()) is not None:
             found = self._admit(head, budget)
             if isinstance(found, Refusal):

@@ -99,10 +99,10 @@ class Batches:
         return self._layout.prefill_rows(ledger.limits.prompts)
 
     def patience(self, now: float) -> float | None:
-        head = self._ledger.head()
-        if self._wait is None or head is None or self._ledger.running:
+        if self._wait is None or self._ledger.running:
             return None
-        return max(0.0, head.request.arrived + self._wait - now)
+        oldest = self._ledger.waiting.oldest()
+        return max(0.0, oldest.request.arrived + self._wait - now) if oldest is not None else None
 
 
 class Recompute(_Untimed):

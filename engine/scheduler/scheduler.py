@@ -27,7 +27,8 @@ class Scheduler:
         self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None, swapping: Swapping | None = None
     ) -> None:
         self.config = config
-        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping or Swapping(pool))
+        swapping = swapping or Swapping(pool)
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping, config.admission)
         self.requests: dict[int, Request] = {}
         self._withholds = config.delivery == "batch"
         self._ended: list[Branch] = []

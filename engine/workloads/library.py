@@ -25,6 +25,7 @@ SHIPPED = (
     "json-stories",
     "copying",
     "few-shot",
+    "several-apps",
 )
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (

@@ -20,7 +20,7 @@ from engine import (
     load_workload,
 )
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, PAGED_MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
+from engine.config import ADMISSIONS, DELIVERIES, DTYPES, MODES, PAGED_MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.jobs import engine_missing
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
@@ -134,6 +134,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     anew = "paged modes: compute decode steps kernel by kernel instead of replaying captured ones"
     mixed = "paged modes: replay decode steps alone, and none with prompts"
     mode = f"one of {', '.join(MODES)} (default: {default.mode})"
+    order = f"who of those that wait is next: {', '.join(f'{name} ({words})' for name, words in ADMISSIONS.items())}"
     running = f"requests that run at once (default: {default.max_running})"
     block = f"tokens a KV block holds (default: {default.block_size})"
     to.add_argument("--mode", default=default.mode, help=mode)
@@ -143,6 +144,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS", help=wait)
     to.add_argument("--delivery", default=default.delivery, metavar="HOW", help=held)
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
+    to.add_argument("--admission", default=default.admission, metavar="ORDER", help=order)
     to.add_argument("--block-size", type=int, default=default.block_size, metavar="N", help=block)
     kv_memory_option(to)
     kv_dtype_option(to)

@@ -10,7 +10,7 @@ from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layout.boxes import column
-from app.words import mode_words, sentence
+from app.words import ADMISSIONS, mode_words, sentence
 from engine import EngineConfig, ModelSpec
 from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
@@ -42,6 +42,10 @@ PREEMPTION = tr(
     "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
     "host memory and back"
 )
+ADMISSION = tr(
+    "Who of those that wait joins next. A job is its prompt and the most tokens that its answer may have. Unless the "
+    "first come is first served, one may wait for as long as others come."
+)
 MEMORY = tr("The size of the KV cache; automatic takes a share of what is free")
 
 
@@ -71,6 +75,7 @@ def mode_fields(name: str) -> list[Field]:
     draft = line_edit(f"{name}_draft", tr("Draft model"), tr("the model's own"))
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
+    admission = DropDown(f"{name}_admission", [(words, order) for order, words in ADMISSIONS.items()])
     return [
         Field("mode", tr("Mode"), mode, MODE),
         Field("max_running", tr("Running"), running, RUNNING, modes=SHARED),
@@ -87,6 +92,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("token_budget", tr("Budget"), budget, BUDGET, modes=JOINING, idle=0),
         Field("delivery", tr("Text comes"), delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", tr("Prefix caching"), prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("admission", tr("Admission"), admission, ADMISSION),
         Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
         Field("cuda_graphs", tr("Decode graphs"), graphs, GRAPHS, modes=PAGED_MODES, idle=True),
         Field("kv_dtype", tr("KV precision"), precision, PRECISION, modes=PAGED_MODES, idle="auto"),
@@ -119,6 +125,7 @@ class ConfigForm(QWidget):
         self.setLayout(column(first, self.sentence, *others, spacing=8))
         self._form.edited.connect(self._on_edited)
         self._shown: tuple[str, str | None] = "", None  # the mode and speculation whose rows are
+        self._admission = ""  # as it was before it is edited
         self.set_config(EngineConfig())
 
     def __getitem__(self, name: str) -> Field:
@@ -136,6 +143,7 @@ class ConfigForm(QWidget):
     def set_config(self, config: EngineConfig) -> None:
         """Shows these settings. What the config's mode has no use for keeps its value."""
         self._form.show(config, config.mode)
+        self._admission = config.admission
         self._show_rows()
 
     def _show_rows(self) -> None:
@@ -145,13 +153,30 @@ class ConfigForm(QWidget):
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and name not in hidden)
         self._shown = mode, drafts
+        longest = self["admission"].control
+        assert isinstance(longest, DropDown)
+        longest.view().setRowHidden(longest.findData("lpm"), mode not in PAGED_MODES)
         self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
         self.sentence.say(f"{sentence(mode_words(mode))}.")
 
     def _on_edited(self) -> None:
         if (self["mode"].get(), self["speculation"].get()) != self._shown:
             self._show_rows()
-        self.edited.emit()
+        if self._agrees():
+            self.edited.emit()
+
+    def _agrees(self) -> bool:
+        """Whether admission and prefix caching go together. Where not, what was edited stays as chosen and the other is
+        changed: to look for cached prefixes switches their caching on, and ends without it."""
+        before, self._admission = self._admission, self["admission"].get()
+        paged = self["mode"].get() in PAGED_MODES
+        if self._admission != "lpm" or (paged and self["prefix_caching"].get()):
+            return True
+        if paged and before != "lpm":
+            self["prefix_caching"].set(True)
+        else:
+            self["admission"].set("fcfs")
+        return False
 
 
 def undrafted(speculation: str | None) -> set[str]:

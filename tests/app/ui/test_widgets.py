@@ -343,6 +343,30 @@ def test_switching_modes_keeps_the_values_of_the_others(qtbot: QtBot, session: S
     assert panel.config().delivery == "batch"
 
 
+def test_to_admit_by_cached_prefixes_and_to_cache_them_go_together(
+    qtbot: QtBot, session: Session, bridge: Bridge
+) -> None:
+    panel = BatchingPanel(session, bridge)
+    qtbot.addWidget(panel)
+    form = panel.form
+    form["admission"].set("lpm")
+    assert panel.config() == EngineConfig(prefix_caching=True, admission="lpm"), "switched on by what needs it"
+    form["prefix_caching"].set(False)
+    assert panel.config() == EngineConfig(), "which ends without it"
+    form["admission"].set("lpm")
+    box = form["admission"].control
+    assert isinstance(box, DropDown)
+    assert not box.view().isRowHidden(box.findData("lpm"))
+    form["mode"].set("static")
+    assert panel.config() == EngineConfig("static")
+    assert box.view().isRowHidden(box.findData("lpm"))
+    form["admission"].set("sjf")
+    assert panel.config() == EngineConfig("static", admission="sjf")
+    form["mode"].set("chunked")
+    assert panel.config() == EngineConfig("chunked", prefix_caching=True, admission="sjf")
+    assert not panel.note.text()
+
+
 def test_several_samples_are_for_modes_with_blocks(qtbot: QtBot) -> None:
     panel = SamplingPanel()
     qtbot.addWidget(panel)

@@ -19,7 +19,7 @@ from engine.compare.lane import (
 )
 from engine.compare.lane_grammar import lane_name, lane_names, lane_text, parse_lane, parse_lanes
 from engine.config.parallel import Parallel
-from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
+from engine.config.specs import ADMISSIONS, MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
 SPLITS = [
     Parallel(),
@@ -49,6 +49,9 @@ def lanes(draw: st.DrawFn) -> Lane:
         values["delivery"] = draw(st.sampled_from(["stream", "batch"]))
     if mode in PAGED_MODES:
         values["prefix_caching"] = draw(st.booleans())
+    orders = [one for one in ADMISSIONS if values.get("prefix_caching") or one != "lpm"]
+    values["admission"] = draw(st.sampled_from(orders))
+    if mode in PAGED_MODES:
         values["cuda_graphs"] = draw(st.booleans())
         values["mixed_graphs"] = draw(st.booleans())
         values["speculation"] = draw(st.sampled_from([None, "ngram", "draft"])) if not values["depth"] else None
@@ -90,6 +93,9 @@ def test_lanes_with_commas_between_them_read_back(several: list[Lane]) -> None:
         ("dynamic:8:wait=0.5", "dynamic · 8 · waits 0.5 s", {"mode": "dynamic", "max_running": 8, "longest_wait": 0.5}),
         ("continuous:join=4", "continuous · 64 · joins every 4", {"join_every": 4}),
         ("static:deliver=batch", "static · 64 · delivers whole", {"mode": "static", "delivery": "batch"}),
+        ("static:8:admission=sjf", "static · 8 · sjf", {"mode": "static", "max_running": 8, "admission": "sjf"}),
+        ("chunked:prefix:admission=lpm", "chunked · 64 · lpm + prefix",
+         {"mode": "chunked", "prefix_caching": True, "admission": "lpm"}),
         ("recompute", "recompute", {"mode": "recompute"}),
         ("continuous:4096", "continuous · 4096", {"max_running": 4096, "token_budget": 4096}),
     ],
@@ -134,6 +140,8 @@ def test_a_lane_names_its_model() -> None:
         ("static:8:deliver=never", ["delivery='never'", "stream, batch"]),
         ("continuous:quantization=nf9", ["quantization='nf9'"]),
         ("continuous:trust=perhaps", ["yes or no"]),
+        ("static:admission=lifo", ["admission='lifo'", "fcfs, sjf, lpm"]),
+        ("continuous:admission=lpm", ["admission='lpm'", "switch prefix_caching on"]),
         ("continuous:model=", ["name a model"]),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
+from engine.config.specs import ADMISSIONS, DELIVERIES, MODES, PAGED_MODES, EngineConfig
 from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
@@ -58,6 +58,7 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
     errs_every = draw(st.sampled_from([0, 0, 1, 2, 7, 1000])) if paged else 0
     drafts = {"speculation": "ngram", "speculated": draw(st.sampled_from(["auto", 1, 3, 9]))} if errs_every else {}
     blocks = draw(st.integers(3, 24))
+    caching = paged and draw(st.booleans())
     config = EngineConfig(
         mode=mode,
         max_running=max_running,
@@ -65,8 +66,9 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
         block_size=block_size,
         join_every=draw(st.integers(1, 3)),
         delivery=draw(st.sampled_from(DELIVERIES)) if mode in ("static", "dynamic") else "stream",
-        prefix_caching=paged and draw(st.booleans()),
+        prefix_caching=caching,
         depth=0 if errs_every else draw(st.integers(0, 1)),
+        admission=draw(st.sampled_from([one for one in ADMISSIONS if caching or one != "lpm"])),
         **drafts,
     )
     room = blocks * block_size

@@ -236,10 +236,10 @@ def test_the_last_admitted_makes_way_and_the_first_is_preempted_by_nobody() -> N
     requests = [simulation.add([n + 1] * 10, 60, ignore_eos=True) for n in range(6)]
     while not requests[0].finished:
         simulation.step()
-        running = simulation.scheduler.ledger.running
-        ids = [branch.request.id for branch in running]
+        ledger = simulation.scheduler.ledger
+        ids = [branch.request.id for branch in ledger.running]
         assert ids == sorted(ids)
-        waiting = [b.request.id for b in simulation.scheduler.ledger.waiting if b.life is Life.PREEMPTED]
+        waiting = [b.request.id for *_, b in sorted(ledger.waiting._heap) if b.life is Life.PREEMPTED]
         assert waiting == sorted(waiting)
     lost = Counter(request for record in simulation.records for request in record.preempted.tolist())
     assert lost[0] == 0 < lost[1]

@@ -182,6 +182,21 @@ def test_all_few_shot_prompts_show_the_same_examples_of_what_they_ask(tokenizer:
     assert len(set(questions) | {str(a.prompt[-1]) for a in arrivals}) == 20 + len(arrivals)
 
 
+def test_the_requests_of_several_applications_come_mixed_and_each_has_its_applications_instructions(
+    tokenizer: Any,
+) -> None:
+    arrivals = load_workload("several-apps").arrivals
+    instructions: dict[str, set[str]] = {}
+    for arrival in arrivals:
+        instructions.setdefault(arrival.label, set()).add(str(arrival.prompt[0]))
+        assert sizes(arrival, tokenizer)[0][0] == 384
+    assert len(instructions) == 6
+    assert all(len(of_app) == 1 for of_app in instructions.values())
+    assert len(set.union(*instructions.values())) == 6
+    changes = sum(one.label != other.label for one, other in pairwise(arrivals))
+    assert changes > len(arrivals) // 2
+
+
 def test_the_engine_sees_prompts_of_just_these_lengths(demo: Engine, tokenizer: Any) -> None:
     workload = load_workload("shared-system-prompt", count=6)
     trace = demo.run(workload.with_params(workload.arrivals[0].params.with_(max_tokens=1)), EngineConfig()).result(60)
