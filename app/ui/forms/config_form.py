@@ -20,6 +20,7 @@ JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while othe
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
 PREEMPTIONS = ((tr("recompute"), "recompute"), (tr("swap"), "swap"), (tr("whichever is quicker"), "auto"))
+SHORT_ADMISSIONS = ((tr("as they came"), "fcfs"), (tr("shortest first"), "sjf"), (tr("longest prefix first"), "lpm"))
 DELIVERY = ((tr("as it comes"), "stream"), (tr("when the batch is done"), "batch"))
 PRECISIONS = ((tr("the model's"), "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
@@ -75,7 +76,9 @@ def mode_fields(name: str) -> list[Field]:
     draft = line_edit(f"{name}_draft", tr("Draft model"), tr("the model's own"))
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
-    admission = DropDown(f"{name}_admission", [(words, order) for order, words in ADMISSIONS.items()])
+    admission = DropDown(f"{name}_admission", SHORT_ADMISSIONS)
+    for i, words in enumerate(ADMISSIONS.values()):
+        admission.setItemData(i, sentence(words) + ".", Qt.ItemDataRole.ToolTipRole)
     return [
         Field("mode", tr("Mode"), mode, MODE),
         Field("max_running", tr("Running"), running, RUNNING, modes=SHARED),

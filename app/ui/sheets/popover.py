@@ -3,8 +3,10 @@
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 
-from app.ui.layout.boxes import column, fill, named, panel
+from app.ui.layout.boxes import Scrolled, column, fill, named, panel
 from app.ui.look import theme
+
+BORDER = 1
 
 
 class Popover(QWidget):
@@ -16,8 +18,9 @@ class Popover(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
         self._width = width
         self.column = column(spacing=8)
-        sheet = panel(column(self.column, None, margins=(12, 12, 12, 12), spacing=0), "popup")
-        outer = fill(QVBoxLayout(self), sheet)
+        inner = column(self.column, None, margins=(12, 12, 12, 12), spacing=0)
+        self._body = Scrolled(inner, f"{name}_scroll", title)
+        outer = fill(QVBoxLayout(self), panel(column(self._body), "popup"))
         outer.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # its least is that of the narrowest words
 
     def open_below(self, control: QWidget) -> None:
@@ -33,10 +36,18 @@ class Popover(QWidget):
         self.show()
 
     def fit(self) -> None:
-        """Takes the height of what is shown in it now."""
+        """Takes the height of what is shown in it now; what the screen has no room for is scrolled to."""
         self.setFixedWidth(theme.px(self._width))
-        layout = self.layout()
+        edges = 2 * theme.px(BORDER)
+        room = self.screen().availableGeometry().height() - edges
+        height = self._height(self.width() - edges)
+        if height > room:
+            height = self._height(self.width() - edges - self._body.verticalScrollBar().sizeHint().width())
+        self._body.sheet.setMinimumHeight(height)  # else it would be that of the narrowest words
+        self.resize(QSize(self.width(), min(height, room) + edges))
+
+    def _height(self, width: int) -> int:
+        layout = self._body.sheet.layout()
         assert layout is not None
         layout.activate()
-        height = layout.heightForWidth(self.width()) if layout.hasHeightForWidth() else layout.sizeHint().height()
-        self.resize(QSize(self.width(), height))
+        return layout.totalHeightForWidth(width) if layout.hasHeightForWidth() else layout.totalSizeHint().height()

@@ -16,6 +16,8 @@ from app.compare.lanes.editor import DEMO, FOLDER, PLAYS
 from app.compare.lanes.picker import MIME
 from app.compare.rules import rules_words
 from app.compare.setup import OPEN, RaceSetup
+from app.ui.layout.boxes import Scrolled
+from app.ui.look import theme
 from engine import EngineConfig, Lane, ModelSpec, Parallel, list_workloads, load_workload
 from engine.compare import RACE_ORDERS, LaneRun, RaceResult, lane_name
 
@@ -215,6 +217,31 @@ def test_a_lane_with_blocks_may_search_with_beams(qtbot: QtBot, setup: RaceSetup
     editor.form["mode"].set("static")
     assert not editor.beams.isVisible()
     assert names(setup)[0] == "static · 64"
+    editor.hide()
+
+
+@pytest.mark.parametrize("zoom", [1.0, 2.0])
+def test_a_lane_with_many_settings_fits_the_screen_and_can_be_scrolled(
+    qtbot: QtBot, setup: RaceSetup, zoom: float
+) -> None:
+    theme.set_zoom(zoom)
+    theme.set_theme("dark")
+    text = "chunked:8:prefix:admission=lpm:speculation=draft:model=./some-folder"
+    setup.picker.set_lanes((LaneChoice.parse(text), LaneChoice.parse("static:8:admission=sjf")))
+    setup.picker.chips[0].name.click()
+    editor = setup.picker.editor
+    scroll = editor.findChild(Scrolled)
+    assert isinstance(scroll, Scrolled)
+    screen = editor.screen().availableGeometry()
+    assert screen.contains(editor.geometry())
+    assert (scroll.verticalScrollBar().maximum() > 0) is (zoom == 2.0)
+    scroll.ensureWidgetVisible(editor.remove)
+    lowest = editor.remove.mapTo(editor, editor.remove.rect().bottomLeft())
+    assert editor.rect().contains(lowest)
+    editor.hide()
+    setup.picker.chips[1].name.click()
+    assert editor.height() < screen.height()
+    qtbot.waitUntil(lambda: scroll.verticalScrollBar().maximum() == 0)
     editor.hide()
 
 

@@ -285,6 +285,24 @@ def speculation(stage: Stage) -> None:
     assert [v.samples[0].text for v in alone.requests.values()] == [v.samples[0].text for v in drafts.requests.values()]
 
 
+def admission(stage: Stage) -> None:
+    came, shortest = stage.lanes
+
+    def done(trace: Trace) -> int:
+        """Requests that were over after the step that is pointed at."""
+        moment = steps(trace)[80].ended
+        return sum(view.ended is not None and view.ended <= moment for view in trace.requests.values())
+
+    assert (done(came), done(shortest)) == (6, 12), "as the scene says"
+    jobs = {view.request: len(view.prompt_ids) + view.params.max_tokens for view in shortest.requests.values()}
+    joined = dict.fromkeys(int(request) for step in steps(shortest) for request in step.request)
+    assert [jobs[request] for request in joined] == sorted(jobs.values())
+    assert abs(len(steps(came)) - len(steps(shortest))) < 0.1 * len(steps(came))
+    assert [v.samples[0].text for v in came.requests.values()] == [
+        v.samples[0].text for v in shortest.requests.values()
+    ]
+
+
 def latency(stage: Stage) -> None:
     counts = [len(steps(trace)) for trace in stage.lanes]
     assert counts[0] > 1.8 * counts[1] > 5 * counts[2]
@@ -308,7 +326,8 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "14-quantization": quantized,
     "15-beams": beams,
     "16-speculation": speculation,
-    "17-latency-throughput": latency,
+    "17-admission": admission,
+    "18-latency-throughput": latency,
 }
 
 
@@ -329,7 +348,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 17"
+        assert bar.number.text() == f"{number + 1} of 18"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)
