@@ -6,13 +6,14 @@ from functools import partial
 from math import exp, log
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
     QLineEdit,
+    QListView,
     QPushButton,
     QSlider,
     QSpinBox,
@@ -71,6 +72,14 @@ class DropDown(QComboBox):
     def set_value(self, value: object) -> None:
         """The item of this value; the first where there is none."""
         self.setCurrentIndex(max(0, self.findData(value)))
+
+    def offer(self, value: object, offered: bool) -> None:
+        """Whether the item of this value is among those that can be chosen."""
+        at, items, view = self.findData(value), self.model(), self.view()
+        assert isinstance(items, QStandardItemModel)
+        assert isinstance(view, QListView)
+        items.item(at).setEnabled(offered)
+        view.setRowHidden(at, not offered)
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()

@@ -76,11 +76,11 @@ def caches_of_zeros() -> Iterator[None]:
         for layer in (*getattr(cache, "key_cache", ()), *getattr(cache, "value_cache", ())):
             layer.zero_()
 
-    PagedAttentionCache.__init__ = make  # type: ignore[method-assign]
+    PagedAttentionCache.__init__ = make
     try:
         yield
     finally:
-        PagedAttentionCache.__init__ = made  # type: ignore[method-assign]
+        PagedAttentionCache.__init__ = made
 
 
 def without_flash(module: PreTrainedModel) -> dict[str, Any]:

@@ -156,9 +156,9 @@ class ConfigForm(QWidget):
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and name not in hidden)
         self._shown = mode, drafts
-        longest = self["admission"].control
-        assert isinstance(longest, DropDown)
-        longest.view().setRowHidden(longest.findData("lpm"), mode not in PAGED_MODES)
+        admission = self["admission"].control
+        assert isinstance(admission, DropDown)
+        admission.offer("lpm", mode in PAGED_MODES)
         self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
         self.sentence.say(f"{sentence(mode_words(mode))}.")
 
