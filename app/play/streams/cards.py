@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QW
 from app.language import tr
 from app.play.streams.card_painter import CardPainter
 from app.play.streams.density import Density, planned
+from app.play.streams.waiting import waiting_words
 from app.playback.bridge import Bridge
 from app.refusals import refusals
 from app.ui.look import theme
@@ -287,9 +288,11 @@ class StreamCards(QAbstractScrollArea):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         requests, step = self.bridge.shown, self.bridge.scope.step
         refused = {each: words.why for each, words in refusals(step, self.bridge.header)} if step is not None else {}
-        for place in range(*self._in_sight()):
-            rect, request = self._rect(place), self.ids[place]
-            view = requests.get(request)
+        seen = [(place, self.ids[place]) for place in range(*self._in_sight())]
+        if any((view := requests.get(request)) and view.state is State.WAITING for _, request in seen):
+            refused = waiting_words(requests.values(), self.bridge.header) | refused
+        for place, request in seen:
+            rect, view = self._rect(place), requests.get(request)
             if view is not None and region.intersects(rect):
                 selected, hovered = request == self.current, request == self._hovered
                 dimmed = self.current is not None and not selected
