@@ -290,7 +290,8 @@ class StreamCards(QAbstractScrollArea):
         refused = {each: words.why for each, words in refusals(step, self.bridge.header)} if step is not None else {}
         seen = [(place, self.ids[place]) for place in range(*self._in_sight())]
         if any((view := requests.get(request)) and view.state is State.WAITING for _, request in seen):
-            refused = waiting_words(requests.values(), self.bridge.header) | refused
+            ids = {request for _, request in seen}
+            refused = waiting_words(requests.values(), self.bridge.header, ids) | refused
         for place, request in seen:
             rect, view = self._rect(place), requests.get(request)
             if view is not None and region.intersects(rect):

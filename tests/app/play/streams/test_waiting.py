@@ -30,7 +30,7 @@ def test_who_has_fewest_before_it_is_the_next_to_run(engine: Engine, mode: str, 
     told = 0
     for step in list(trace.steps)[::5]:
         views = shown(trace, step.ended)
-        words = waiting_words(views, trace.header)
+        words = waiting_words(views, trace.header, trace.requests)
         waiting = sorted((view.request for view in views if view.state is State.WAITING), key=order.__getitem__)
         assert set(words) == set(waiting)
         expected = ["the next in the queue", *(f"in the queue, {n} before it" for n in range(1, len(waiting)))]
@@ -48,7 +48,7 @@ def test_who_made_way_is_before_all_that_never_ran(engine: Engine) -> None:
     for moment in moments:
         views = shown(trace, moment)
         away = sum(view.state in (State.PREEMPTED, State.SWAPPED) for view in views)
-        words = waiting_words(views, trace.header)
+        words = waiting_words(views, trace.header, trace.requests)
         if away and words:
             assert min(words.values(), key=len) == f"in the queue, {away} before it"
             found += 1
@@ -60,5 +60,5 @@ def test_prefixes_are_not_told_beforehand(engine: Engine) -> None:
     trace = engine.run(workload, EngineConfig(max_running=1, prefix_caching=True, admission="lpm")).result(60)
     views = shown(trace, next(iter(trace.steps)).ended)
     assert any(view.state is State.WAITING for view in views)
-    assert waiting_words(views, trace.header) == {}
-    assert waiting_words(views, None) == {}
+    assert waiting_words(views, trace.header, trace.requests) == {}
+    assert waiting_words(views, None, trace.requests) == {}
