@@ -13,11 +13,6 @@ from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
-ADMISSIONS = {
-    "fcfs": tr("first come, first served"),
-    "sjf": tr("shortest job first"),
-    "lpm": tr("longest cached prefix first"),
-}
 SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
 
 
@@ -45,6 +40,18 @@ def kv_words(kv_dtype: str, token_bytes: int) -> str:
     return tr("KV {dtype}, {size} a token", dtype=kv_dtype, size=bytes_words(token_bytes))
 
 
+def admission_words(admission: str) -> str:
+    """Who of those that wait is next."""
+    match admission:
+        case "fcfs":
+            return tr("first come, first served")
+        case "sjf":
+            return tr("shortest job first")
+        case "lpm":
+            return tr("longest cached prefix first")
+    raise AssertionError(admission)
+
+
 def run_words(header: Header) -> str:
     """ "demo stories 5 M · float32 · CPU, 2 cores · continuous, paged"."""
     card, machine = header.model, header.machine
@@ -54,7 +61,7 @@ def run_words(header: Header) -> str:
         where = trn("CPU, {count} core", "CPU, {count} cores", machine.cores)
     cache = tr("paged") if header.config.mode in ("continuous", "chunked") else tr("contiguous")
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
-    cache += f", {ADMISSIONS[header.config.admission]}" if header.config.admission != "fcfs" else ""
+    cache += f", {admission_words(header.config.admission)}" if header.config.admission != "fcfs" else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     heads = f"{card.kv_heads} {tr('KV heads')}" if card.kv_heads_stored else ""
     return "   ·   ".join(filter(None, (name, held_words(card), where, f"{header.config.mode}, {cache}", heads)))

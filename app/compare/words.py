@@ -1,7 +1,7 @@
 """What people call the engine's measures, and its lanes and orders of a race. No Qt in here."""
 
 from app.language import tr
-from app.words import ADMISSIONS
+from app.words import admission_words
 from engine import Lane
 from engine.compare import RaceResult, lane_sentence, lane_title
 from engine.trace import Measure
@@ -78,7 +78,7 @@ def title_of(lane: Lane) -> str:
     if not lane.name and lane.config.mode in TITLES:
         title, split = TITLES[lane.config.mode].format(size=lane.config.max_running), lane.spec.parallel
         if lane.config.admission != "fcfs":
-            title = f"{title}, {ADMISSIONS[lane.config.admission]}"
+            title = f"{title}, {admission_words(lane.config.admission)}"
         if split.pipeline > 1:
             return tr("{title}, in {count} stages", title=title, count=split.pipeline)
         if split.sequence:

@@ -10,7 +10,7 @@ from app.ui.controls import DropDown, Number, PowerOfTwo, Switch, line_edit
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layout.boxes import column
-from app.words import ADMISSIONS, mode_words, sentence
+from app.words import admission_words, mode_words, sentence
 from engine import EngineConfig, ModelSpec
 from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
@@ -77,8 +77,8 @@ def mode_fields(name: str) -> list[Field]:
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
     admission = DropDown(f"{name}_admission", SHORT_ADMISSIONS)
-    for i, words in enumerate(ADMISSIONS.values()):
-        admission.setItemData(i, sentence(words) + ".", Qt.ItemDataRole.ToolTipRole)
+    for i, (_, order) in enumerate(SHORT_ADMISSIONS):
+        admission.setItemData(i, f"{sentence(admission_words(order))}.", Qt.ItemDataRole.ToolTipRole)
     return [
         Field("mode", tr("Mode"), mode, MODE),
         Field("max_running", tr("Running"), running, RUNNING, modes=SHARED),
