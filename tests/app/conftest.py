@@ -102,7 +102,11 @@ def _windows() -> set[QWidget]:
 
 
 def _threads() -> set[threading.Thread]:
-    return {t for t in threading.enumerate() if t.is_alive() and not t.name.startswith(("tqdm", "grammars", "serving"))}
+    return {
+        t
+        for t in threading.enumerate()
+        if t.is_alive() and not t.name.startswith(("tqdm", "grammars", "serving", "time-limit"))
+    }
 
 
 def _answering(threads: set[threading.Thread]) -> bool:

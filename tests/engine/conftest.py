@@ -19,7 +19,13 @@ __all__ = ["tiny_folder"]  # a fixture of another file
 
 torch.set_num_threads(1)
 
-KEPT = "tqdm", "grammars", "serving", "populating"  # threads that a process keeps, or what several tests share
+KEPT = (
+    "tqdm",
+    "grammars",
+    "serving",
+    "populating",
+    "time-limit",
+)  # threads that a process keeps, or what several tests share
 SMALL = EngineConfig(max_running=16, token_budget=512)
 
 
