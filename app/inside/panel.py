@@ -67,6 +67,7 @@ class InsightPanel(QWidget):
         self._stale = self._moved = True
         self._drawn_at = 0.0
         self.posed = False
+        self.shared: tuple[float, float] | None = None  # seconds that an axis of time shows, where others beside it do
         self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
         tip, said = tr("Show as a table, copy, or export"), tr("{panel}: table and export", panel=title)
         self.menu_button = tool_button(f"{name}_menu", "⋯", tip, said)
@@ -212,6 +213,12 @@ class InsightPanel(QWidget):
         if self.shows_table:
             self.table.show_facts(self.facts())
         return not moved
+
+    def share_range(self, begin: float, end: float) -> None:
+        """Shows these seconds since the run's beginning, where it has an axis of time: all on one clock do."""
+        if (begin, end) != self.shared:
+            self.shared = begin, end
+            self.stale()
 
     def stale(self, *changed: object) -> None:
         """Something else is to be drawn, and soon."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.language import tr
+from app.language import tr, trn
 from app.words import model_words, sentence, unlike_words
 from engine.compare import RACE_SUFFIX
 from engine.library import LaneFacts, RunFacts, differences, run_title
@@ -76,15 +76,16 @@ def detail_words(entry: Entry) -> str:
             return tr("being read …")
         if entry.recording and not entry.problem:
             if entry.long_recording:
-                return tr("still recorded; its figures come when it is done")
-            return tr("still recorded; its figures come when nothing runs")
+                return tr("being recorded; its figures come when it is done")
+            return tr("being recorded; its figures come when nothing runs")
         return sentence(entry.problem.removeprefix(f"{entry.path}").lstrip(": ")) or tr("not read yet")
     if facts.race:
         lanes = len(facts.lanes)
         fastest = (tr("fastest: {lane}", lane=facts.best.name),) if lanes > 1 else ()
-        return "  ·  ".join((model_words(facts.making.model), tr("race of {lanes} lanes", lanes=lanes), *fastest))
+        raced = trn("race, {count} lane", "race of {count} lanes", lanes)
+        return "  ·  ".join((model_words(facts.making.model), raced, *fastest))
     quantized = () if facts.making.quantization == "none" else (facts.making.quantization,)
-    so_far = (tr("still recorded"),) if entry.recording else ()
+    so_far = (tr("being recorded"),) if entry.recording else ()
     return "  ·  ".join((*so_far, model_words(facts.making.model), *quantized, facts.best.name))
 
 

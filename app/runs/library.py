@@ -268,7 +268,7 @@ class RunLibrary(QObject):
         if entry is None:
             raise InvalidInput(tr("{name} is not here any more", name=path.name))
         if path == self._session.run_file:
-            raise InvalidInput(tr("{name} is still recorded; begin a new session first (Ctrl+Shift+N)", name=path.name))
+            raise InvalidInput(tr("{name} is being recorded; begin a new session first (Ctrl+Shift+N)", name=path.name))
         return entry
 
     def keep_limit(self) -> None:

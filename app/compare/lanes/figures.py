@@ -40,7 +40,8 @@ KIND_WORDS = tr(
 
 
 class LaneFigures(Painted):
-    """The ratio is the rate against the first lane's, where there is something to compare with."""
+    """The ratio is the rate against the first lane's, where there is something to compare with. What was stopped is
+    not compared: its first moments say nothing of the rest."""
 
     hint, least = (WIDTH, 160), (WIDTH, 84)
     big, second, text, small = Face(24, 300), Face(17, 500), Face(13), Face(12)
@@ -59,7 +60,8 @@ class LaneFigures(Painted):
     def show_figures(self, figures: Figures, total: int, base: Figures | None) -> None:
         """`base`: the first lane's figures; its own in the first lane; None where it runs alone."""
         self._figures, self._total, self._ratio, self._notes = figures, total, None, ("",)
-        if base is not None and figures.rate and base.rate:
+        stopped = base is not None and (figures.cancelled or base.cancelled)
+        if base is not None and figures.rate and base.rate and not stopped:
             self._ratio, self._notes = figures.rate / base.rate, (tr("the first lane"),)
             if not self.lane:
                 self._notes = (tr("baseline"),)

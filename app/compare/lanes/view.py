@@ -183,6 +183,9 @@ class LaneView(QFrame):
         self._shown = begin, end, span
         for timeline in self._timelines:
             self._show(timeline)
+        for place in self._places.values():
+            if place.panel is not None:
+                place.panel.share_range(begin, end)
 
     def _show(self, timeline: TimelineSpan) -> None:
         begin, end, timeline.duration = self._shown
@@ -202,6 +205,7 @@ class LaneView(QFrame):
     def _on_built(self, panel: InsightPanel) -> None:
         if isinstance(panel, TimelinePanel):
             self._share(panel.view)
+        panel.share_range(*self._shown[:2])
         self.panel_built.emit(panel)
 
     def set_view(self, insight: Insight | None) -> None:

@@ -1,6 +1,7 @@
 """The result of a race: a row a measure, a column a lane, each beside its ratio to the first."""
 
 from collections.abc import Sequence
+from math import floor, log10
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
@@ -67,7 +68,8 @@ def _quiet(row: MeasureRow, lane: int) -> str:
     if cell.spread is not None:
         words.append(f"±{100 * cell.spread:.0f} %")
     if lane > 0 and cell.ratio:
-        words.append(f"{cell.ratio:.2f} ×" if cell.ratio < 9.95 else f"{cell.ratio:.0f} ×")
+        digits_behind = 0 if cell.ratio >= 9.95 else max(2, 1 - floor(log10(cell.ratio)))
+        words.append(f"{cell.ratio:.{digits_behind}f} ×")
     return "  ".join(words)
 
 

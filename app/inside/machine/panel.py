@@ -37,7 +37,9 @@ class MachinePanel(InsightPanel):
     def draw(self) -> None:
         scope, readings = self.scope, self.readings
         last = float(readings.time[-1]) if len(readings) else 0.0
-        self.charts.show_readings(readings, scope.origin, max(scope.end, last), scope.moment)
+        until = max(scope.end, last)
+        begin, end = (scope.origin + at for at in self.shared) if self.shared is not None else (scope.origin, until)
+        self.charts.show_readings(readings, begin, end, until, scope.moment)
         said = []
         for reading in readings.known():
             if reading.field in ("cpu_percent", "gpu_percent", "gpu_watts", "memory"):

@@ -43,11 +43,12 @@ class MachinePicture(Chart):
     def __init__(self) -> None:
         super().__init__("machine_picture", tr("Machine: load, memory, power and temperature"))
         self.readings = MachineReadings()
-        self.begin, self.end, self.moment, self.following = 0.0, 1.0, math.inf, True
+        self.begin, self.end, self.until, self.moment, self.following = 0.0, 1.0, 1.0, math.inf, True
 
-    def show_readings(self, readings: MachineReadings, begin: float, end: float, moment: float) -> None:
-        """The readings over [begin, end], with the cursor at a moment (infinite: at the newest)."""
-        self.readings, self.begin, self.end = readings, begin, max(end, begin + 1e-3)
+    def show_readings(self, readings: MachineReadings, begin: float, end: float, until: float, moment: float) -> None:
+        """The readings over [begin, end], of which the last holds `until` then, with the cursor at a moment (infinite:
+        at the newest)."""
+        self.readings, self.begin, self.end, self.until = readings, begin, max(end, begin + 1e-3), until
         self.moment, self.following = moment, moment == math.inf
         said = [f"{r.title} {r.words(readings.value_at(r, moment))}" for r in readings.known()]
         self.setAccessibleDescription(", ".join(said) or EMPTY)
@@ -126,7 +127,8 @@ class MachinePicture(Chart):
             return
         low, high, starts = decimate(values, values, max(32, int(plot.width())))
         share = (self.readings.time[first:last][starts] - self.begin) / (self.end - self.begin)
-        x = np.append(np.repeat(plot.left() + np.clip(share, 0, 1) * plot.width(), 2), plot.right())
+        share = np.append(np.repeat(share, 2), (self.until - self.begin) / (self.end - self.begin))
+        x = plot.left() + np.clip(share, 0, 1) * plot.width()
         y = np.column_stack(drawn_order(low, high)).ravel()
         y = plot.bottom() - np.append(y, y[-1]) / top * plot.height()
         color = theme.oklch(t.lightness, t.chroma, cell.reading.hue)

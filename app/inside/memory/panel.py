@@ -194,7 +194,7 @@ class MemoryBill(InsightPanel):
         message = "" if series.keeps else NO_CACHE
         if not series.count:
             message = COMING if scope.begun else EMPTY
-        self.folds = idle_folds(series.presence, scope.origin)
+        self.folds = idle_folds(series.presence, scope.origin) if self.shared is None else NONE
         span = self.span()
         self.area.show_series(series, span, scope.origin, self.folds, self.last, "" if message else compared, message)
         self.area.point_at(cursor, self._pointed)
@@ -258,7 +258,10 @@ class MemoryBill(InsightPanel):
         return float(self.folds.values(moment - self.scope.origin))
 
     def span(self) -> tuple[float, float]:
-        """The part of the axis in sight: everything, or a minute: the last one, or one with the cursor in it."""
+        """The part of the axis in sight: everything, or a minute: the last one, or one with the cursor in it; or what
+        is shared with others."""
+        if self.shared is not None:
+            return self.shared
         self.series.settle()
         ran, moment = self._place(self.last), self._place(self.scope.moment)
         if self.whole or ran <= MINUTE:
@@ -306,7 +309,7 @@ class MemoryBill(InsightPanel):
             text = tr("last 60 s")
         elif self._pointed is not None:
             text = tr("at {time}", time=duration(max(0.0, self._pointed - self.scope.origin)))
-        elif self.whole or self._place(self.last) <= MINUTE:
+        elif self.whole or self.shared is not None or self._place(self.last) <= MINUTE:
             text = tr("whole run")
         else:
             text = tr("last 60 s") if self.moments()[1] >= self.last else "60 s"

@@ -74,5 +74,5 @@ class BatchingPanel(QWidget):
             self.note.say(words, "warning")
 
     def _on_busy(self, busy: bool) -> None:
-        if not busy:
+        if not busy and self._waits:
             self._on_edited()

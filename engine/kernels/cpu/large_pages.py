@@ -57,7 +57,7 @@ def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 class Populating:
     """Has the system give the memory of tensors that nobody wrote to yet, their beginnings first: otherwise it does so
     when a step first writes there, and clears 2 MiB meanwhile, which held up steps of 33.6 M weights for 2 ms each. It
-    takes only time that nobody else wants; it ends with the last page, by `stop`, or as nobody holds this any more. (`native/populate.c` tells why two threads do it.)
+    takes only time that nobody else wants; it ends with the last page, by `stop`, or as nobody holds this any more.
     Without the compiled kernels, or with little memory free, it does nothing."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:

@@ -1,5 +1,7 @@
 """What stands at a lane's right: of the tour's first race, whose first lane keeps no cache."""
 
+from dataclasses import replace
+
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -38,5 +40,9 @@ def test_a_ratio_is_so_far_until_both_lanes_are_over(qtbot: QtBot, told: list[tu
     for total, words in ((2, "the first lane"), (3, "the first lane, so far")):
         panel.show_figures(own, total, base)
         assert f"1.9 ×, {words}, " in panel.accessibleDescription()
+    stopped = replace(own, finished=own.finished - 1, cancelled=1)
+    for first, second in ((base, stopped), (stopped, base)):
+        panel.show_figures(second, 2, first)
+        assert "×" not in panel.accessibleDescription(), "what was stopped wins and loses nothing"
     panel.show_figures(own, 2, None)
     assert "×" not in panel.accessibleDescription()

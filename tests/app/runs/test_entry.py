@@ -39,12 +39,12 @@ def test_below_the_title_stands_how_it_was_made_or_why_nobody_knows() -> None:
     unread = entry(facts=None)
     assert detail_words(unread) == "not read yet"
     recorded = replace(unread, recording=True)
-    assert detail_words(recorded) == "still recorded; its figures come when nothing runs"
+    assert detail_words(recorded) == "being recorded; its figures come when nothing runs"
     assert recorded.unread
     long = replace(recorded, size=MOST_RECORDED + 1)
-    assert detail_words(long) == "still recorded; its figures come when it is done"
+    assert detail_words(long) == "being recorded; its figures come when it is done"
     assert not long.unread, "or each look at the list would read all of it"
-    assert detail_words(entry(recording=True)) == "still recorded  ·  demo stories  ·  static · 8"
+    assert detail_words(entry(recording=True)) == "being recorded  ·  demo stories  ·  static · 8"
     broken = replace(unread, problem=f"{unread.path} is not a Batchscope run; choose another")
     assert detail_words(broken) == "Is not a Batchscope run; choose another"
     assert not broken.unread

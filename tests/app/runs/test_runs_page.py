@@ -290,7 +290,7 @@ def test_what_is_still_recorded_has_its_figures_so_far_and_is_left_alone(
         qtbot.waitUntil(lambda: path in page.library.entries and read(page), timeout=WAIT)
         entry = page.library.entries[path]
         assert entry.recording
-        assert detail_words(entry).startswith("still recorded  ·  ")
+        assert detail_words(entry).startswith("being recorded  ·  ")
         return entry.best.output_tokens if entry.best is not None else 0
 
     so_far = told()

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.inside.beams.panel import BeamsPanel
 from app.inside.kv_map.panel import KvMap
+from app.inside.memory.panel import MemoryPanel
 from app.inside.panel import InsightPanel
 from app.inside.roofline.panel import Roofline
 from app.inside.step.panel import StepInspector
@@ -259,6 +260,12 @@ def quantized(stage: Stage) -> None:
     assert whole.dtype == small.dtype, "one change at a time"
     assert small.weight_bytes < whole.weight_bytes / 2
     assert bytes_text(whole.weight_bytes) in stage.tour.told[2]
+    spans = []
+    for lane in (0, 1):
+        panel = stage.lane_panel(lane)
+        assert isinstance(panel, MemoryPanel)
+        spans.append(panel.span())
+    assert spans[0] == spans[1], "on one clock"
 
 
 def beams(stage: Stage) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -107,6 +108,20 @@ def test_a_new_session_is_empty_and_can_be_undone(qtbot: QtBot, ready: MainWindo
     page.composer.send()
     qtbot.waitUntil(lambda: len(bridge.requests) == 1 and not bridge.busy, timeout=WAIT)
     assert not window.banner.isVisible(), "its Undo is of another time"
+
+
+def test_what_nobody_changed_stays_as_it_is_when_requests_end(qtbot: QtBot, ready: MainWindow) -> None:
+    """A pool of no whole number of megabytes, which the panel can show rounded alone."""
+    window, session = ready, ready.session
+    config = replace(session.config, kv_memory=5_898_240)
+    session.start(session.begin(config))
+    qtbot.waitUntil(lambda: session.config == config, timeout=WAIT)
+    write(window, "Tell me a story.", 2, 8)
+    window.page.composer.send()
+    qtbot.waitUntil(lambda: len(window.bridge.requests) == 2 and not window.bridge.busy, timeout=WAIT)
+    qtbot.wait(1000)
+    assert session.config == config
+    assert len(window.bridge.requests) == 2
 
 
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
@@ -361,7 +376,7 @@ def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
     setup = window.compare.setup
     theme.set_zoom(2.0)
     window.resize(1280, 720)
-    qtbot.wait(100)
+    qtbot.wait(1000)
     assert window.width() == 1280
     for part in (setup.workload, setup.rules_button, setup.race, setup.picker):
         assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
@@ -483,7 +498,7 @@ def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow
         for inside in (False, True):
             ready.page.see_inside(inside)
             ready.page.wall.cards.request_opened.emit(0)
-            qtbot.wait(100)
+            qtbot.wait(1000)
             assert (ready.width(), ready.height()) == (1280, 720)
             ready.page.transcript._rewrite()
             text = ready.page.transcript.text

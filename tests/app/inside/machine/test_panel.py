@@ -203,3 +203,25 @@ def test_a_real_run_live_and_from_its_file(panel: MachinePanel, tmp_path: Path, 
     assert len(panel.readings) == len(told) > 0
     assert panel.facts().rows[-1][2:4] == (told[-1].memory, told[-1].memory_free)
     assert told[-1].memory_free > 0
+
+
+def test_beside_others_it_shows_their_seconds_and_ends_where_its_run_does(panel: MachinePanel) -> None:
+    panel.scope.show(made(gpu=False))
+    panel.scope.catch_up()
+    panel.share_range(0.0, 40.0)
+    panel.scope.seek(11.0)
+    panel.scope.catch_up()
+    charts = panel.charts
+    assert (charts.begin, charts.end) == (1.0, 41.0)
+    assert charts.until < 22.0
+    plot = charts.cells()[0].plot
+    at = QPointF(plot.left() + plot.width() / 4, plot.center().y())
+    assert charts.moment_at(at) == pytest.approx(11.0, abs=0.2)
+    picture = charts.grab().toImage()
+    ratio = picture.devicePixelRatio()
+
+    def color(share: float) -> int:
+        x, y = plot.left() + share * plot.width(), plot.bottom() - 2
+        return picture.pixel(int(x * ratio), int(y * ratio))
+
+    assert color(0.2) != color(0.7) == color(0.9), "nothing is drawn where the run is over"
