@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from app.language import tr
 from engine import InvalidInput, SamplingParams, Submission
 from engine.config import Prompt
-from engine.workloads import Arrival, as_prompt, expand_template, template_size, unwrapped
+from engine.workloads import Arrival, as_prompt, expand_template, is_unclosed, template_size, unwrapped
 
 CHARACTERS_A_TOKEN = 4.0  # of a model whose tokenizer is not at hand
 COUNTED = 2000  # characters of a prompt that are counted; what follows is taken to be like them
@@ -99,6 +99,8 @@ class Draft:
         texts = [source if self.file else expand_template(source, 1)[0] for source in sample]
         tokens = sum(_tokens(text, count) for text in texts) / len(texts)
         tokens = max(1, round(tokens + (_tokens(self.system, count) if self.chat else 0)))
+        if not self.file and any(map(is_unclosed, sample)):
+            return tr("a {{ is not closed, and sent as it stands · about {tokens:,} tokens", tokens=tokens)
         if total == 1:
             return tr("about {tokens:,} tokens", tokens=tokens)
         if different == 1:

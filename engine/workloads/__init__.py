@@ -11,6 +11,6 @@ from engine.workloads.library import (
 )
 from engine.workloads.prompt_files import as_prompt, unwrapped
 from engine.workloads.schemas import SCHEMAS, load_schema
-from engine.workloads.templates import expand_template, template_size
+from engine.workloads.templates import expand_template, is_unclosed, template_size
 from engine.workloads.tokens import counter_for
 from engine.workloads.workload import Arrival, Suggestion, Workload

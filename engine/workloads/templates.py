@@ -8,6 +8,13 @@ from math import prod
 
 _CHOICE = re.compile(r"\{([^{}|]*(?:\|[^{}|]*)+)\}")
 
+_OPEN = re.compile(r"\{[^{}|\n]*\|[^{}\n]*(?:\{|\n|$)")
+
+
+def is_unclosed(template: str) -> bool:
+    """Whether something that looks like a choice has no end, as "a {fox|owl", and so is none."""
+    return bool(_OPEN.search(template))
+
 
 def template_size(template: str) -> int:
     """How many different prompts a template such as "a {fox|owl} and a {kite|boat}" stands for."""

@@ -17,6 +17,24 @@ def test_a_template_becomes_different_prompts() -> None:
     assert len(set(texts(draft))) == draft.different == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "open_"),
+    [
+        ("a {fox|owl", True),
+        ("a {fox|owl and a {kite|boat}", True),
+        ("a {fox|owl} and a {kite|bo", True),
+        ("a {fox|owl} and a {kite|boat}", False),
+        ("a { brace, and a | bar", True),
+        ("def f(): return {1: 2}", False),
+        ("a | b {c", False),
+        ("", False),
+    ],
+)
+def test_a_choice_that_is_not_closed_is_told(text: str, open_: bool) -> None:
+    assert ("is not closed" in Draft(text).summary()) is open_
+    assert "is not closed" not in Draft("", file=(Arrival(0.0, "a {fox|owl"),)).summary()
+
+
 def test_more_prompts_than_a_template_has_repeat_it() -> None:
     draft = Draft(TEMPLATE, 8)
     assert len(texts(draft)) == 8
