@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.inside.beams.panel import BeamsPanel
 from app.inside.kv_map.panel import KvMap
-from app.inside.memory.panel import MemoryPanel
+from app.inside.memory.panel import MemoryBill
 from app.inside.panel import InsightPanel
 from app.inside.roofline.panel import Roofline
 from app.inside.step.panel import StepInspector
@@ -263,7 +263,7 @@ def quantized(stage: Stage) -> None:
     spans = []
     for lane in (0, 1):
         panel = stage.lane_panel(lane)
-        assert isinstance(panel, MemoryPanel)
+        assert isinstance(panel, MemoryBill)
         spans.append(panel.span())
     assert spans[0] == spans[1], "on one clock"
 

@@ -33,7 +33,7 @@ def test_a_card_says_why_the_scheduler_refused_its_request(bridge, tell, story, 
     tell([*(story.submitted(r) for r in (1, 2, 3)), story.step({1: "Once"}, refused=full)])
     wall.grab()
     assert "60 of 100 blocks are free" in said[2]
-    assert (said[1], said[3]) == ("", "in the queue")
+    assert (said[1], said[3]) == ("", "in the queue, 1 before it")
     tell([story.step({1: " upon", 2: "A"})])
     wall.grab()
     assert said[2] == ""
