@@ -18,10 +18,11 @@ from app.playback.bridge import Bridge
 from app.preferences import KEEP_PROMPTS, SEND_KEY
 from app.session.session import Session, SessionState
 from app.ui.controls import Number, button
-from app.ui.labels import Hairline, label, set_role
+from app.ui.labels import Hairline, Note, label, set_role
 from app.ui.layout.boxes import column, held, panel, row
 from app.ui.line import Line
 from app.ui.look import theme
+from app.ui.look.font_face import Face
 from app.ui.prompt_edit import PromptEdit
 from app.ui.sheets.ask_path import ask_path
 from app.words import sentence
@@ -65,6 +66,7 @@ class Composer(QFrame):
     path_dropped = Signal(object)  # Path: a prompt file or a model folder
     compression_asked = Signal(object)  # Prompt
     undoable = Signal(str, object, object)  # what was replaced, in words; what brings it back, and replaces it again
+    small = Face(12)
 
     def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
         super().__init__()
@@ -82,6 +84,7 @@ class Composer(QFrame):
         self.summary = Line("composer_summary", size=12)
         self.message = Mistake("composer_message", size=12)
         self.message.hide()
+        self.long_message = Note("composer_long_message", "error")
         self.use_system = toggle(
             "composer_use_system", tr("System prompt"), tr("Begin every chat with these instructions")
         )
@@ -118,7 +121,8 @@ class Composer(QFrame):
         self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
         quiet = self.use_system, self.chat, self.each_line, self.file, self.compress
         foot = row(self.drop_file, (self.summary, 1), (self.message, 1), *quiet, spacing=2)
-        self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
+        parts = self.system_row, self.prompt, self.long_message, foot
+        self.field = panel(column(*parts, margins=(12, 8, 8, 6), spacing=4), "field")
         self.field.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked
         self.field.setFocusProxy(self.prompt)
         middle = Qt.AlignmentFlag.AlignVCenter
@@ -283,10 +287,13 @@ class Composer(QFrame):
         self._telling.start()
 
     def _complain(self, words: str) -> None:
-        """In the place of the summary: nothing moves."""
+        """In the place of the summary: nothing moves. What is too long for it has lines of its own, since what would
+        help stands at its end."""
+        fits = self.small.width(words) <= self.summary.width()
         self.message.say(words)
-        self.message.setVisible(bool(words))
-        self.summary.setVisible(not words)
+        self.message.setVisible(bool(words) and fits)
+        self.long_message.say("" if fits else words)
+        self.summary.setVisible(not self.message.isVisibleTo(self))
 
     def _tell(self) -> None:
         draft = self.draft()

@@ -76,6 +76,23 @@ def test_a_mistake_is_told_without_moving_anything(qtbot: QtBot, window: MainWin
     assert (composer.sizeHint(), composer.field.geometry(), composer.prompt.geometry()) == before
 
 
+def test_a_long_mistake_is_told_whole(qtbot: QtBot, window: MainWindow) -> None:
+    composer = window.page.composer
+    window.resize(1280, 720)
+    qtbot.wait(50)
+    why = "prompt of 15 tokens with max_tokens=200: the whole KV pool holds 192 tokens; lower max_tokens, or "
+    composer._complain(why + "give the pool more memory")
+    qtbot.wait(50)
+    assert composer.long_message.isVisible()
+    assert not composer.message.isVisible()
+    assert composer.summary.isVisible()
+    shown = composer.long_message
+    wanted = shown.heightForWidth(shown.width())
+    assert shown.height() >= wanted
+    composer.prompt.setPlainText("Tell me a story.")
+    assert not composer.long_message.isVisible()
+
+
 def test_it_says_that_a_files_prompts_are_sent_and_the_text_is_not(qtbot: QtBot, composer: Composer) -> None:
     composer.take("mine.txt", [Arrival(0.0, "one"), Arrival(0.0, "two")])
     words = "Sends the file's prompts, not the text: 2 different prompts"
@@ -90,16 +107,20 @@ def test_sending_takes_the_text_and_leaves_it(qtbot: QtBot, composer: Composer, 
     assert composer.prompt.toPlainText() == "hello {a|b}"
 
 
+def complains(composer: Composer) -> bool:
+    return composer.message.isVisible() or composer.long_message.isVisible()
+
+
 def test_an_empty_prompt_is_told_below_the_text_until_it_is_edited(
     qtbot: QtBot, composer: Composer, sent: Sent
 ) -> None:
     composer.prompt.setPlainText("  ")
     composer.send()
     assert not sent.submissions
-    assert composer.message.isVisible()
+    assert complains(composer)
     assert "write a prompt first" in composer.message.accessibleName()
     composer.prompt.setPlainText("hello")
-    assert not composer.message.isVisible()
+    assert not complains(composer)
 
 
 def test_a_refusal_of_the_engine_is_told_with_the_text_kept(qtbot: QtBot, composer: Composer, session: Session) -> None:
