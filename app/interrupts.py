@@ -1,6 +1,7 @@
 """Ctrl+C, later than at once."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +39,8 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Ctrl+C ends the block at once as ever, and after it where a library's import did not notice."""
+    """Ctrl+C ends the block at once as ever, and after it where a library's import did not notice, or Python could not
+    raise it, as while it frees an object: then nothing is printed of that."""
     told = threading.Event()
 
     def stop(*_: object) -> None:
@@ -48,10 +50,17 @@ def heard() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, stop)
+
+    def say(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            said(unraisable)
+
+    before, said = signal.signal(signal.SIGINT, stop), sys.unraisablehook
+    sys.unraisablehook = say
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = said
     if told.is_set():
         raise KeyboardInterrupt

@@ -159,18 +159,33 @@ def swallows(reached: list[str]) -> None:
         reached.append("after it was swallowed")
 
 
+def frees(reached: list[str]) -> None:
+    """As where an object is freed whose class says what happens then: Python cannot raise anything there."""
+
+    class Freed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with heard():
+        one = Freed()
+        del one
+        reached.append("after an object was freed")
+
+
 def waits(reached: list[str]) -> None:
     with uninterrupted():
         signal.raise_signal(signal.SIGINT)
         reached.append("while it waits")
 
 
-def test_ctrl_c_is_heard_after_what_took_no_notice_of_it_or_must_not() -> None:
+def test_ctrl_c_is_heard_after_what_took_no_notice_of_it_or_must_not(capsys: pytest.CaptureFixture[str]) -> None:
     reached: list[str] = []
-    for do in (swallows, waits):
+    for do in (swallows, frees, waits):
         with pytest.raises(KeyboardInterrupt):
             do(reached)
     with heard(), uninterrupted():
         reached.append("without any")
-    assert reached == ["after it was swallowed", "while it waits", "without any"]
+    told = ["after it was swallowed", "after an object was freed", "while it waits", "without any"]
+    assert reached == told
+    assert capsys.readouterr().err == ""
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -27,7 +27,8 @@ def test_transformers_serve_races_ours_and_says_the_same(ours: Server, transform
     for key, values in (("completed", [4, 4]), ("output_throughput", None), ("ttft.p95", None), ("itl.p95", None)):
         row = table.row(key)
         assert row is not None
-        assert all(cell.value for cell in row.cells)
+        assert all(cell.value is not None for cell in row.cells)
+        assert key == "itl.p95" or all(cell.value for cell in row.cells), "pieces may come together"
         assert values is None or [cell.value for cell in row.cells] == values
     lacks = set(theirs.header.lacks)
     assert lacks >= {f"no {ABILITIES[name]}" for name in ("done", "ignore_eos", "token_ids", "logprobs", "n")}
