@@ -36,6 +36,8 @@ def begin() -> None:
 
 
 def keep_in(folder: Path) -> None:
-    """From now on the cache is there."""
+    """From now on the cache is there. What reads this environment may have made a folder of its own before."""
+    if HOME.is_dir() and not HOME.is_symlink():
+        shutil.rmtree(HOME)
     HOME.unlink(missing_ok=True)
     HOME.symlink_to(folder)
