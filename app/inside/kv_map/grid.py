@@ -24,7 +24,8 @@ FRAME_MS = 33
 
 
 class KvGrid(Painted):
-    """Draws the state it was shown last. `pointed` is the block under the cursor, -1 for none."""
+    """Draws the state it was shown last: `shown` blocks from the pool's first on. `pointed` is the block under the
+    cursor, -1 for none."""
 
     block_chosen = Signal(int)  # pointed at by a click or a key
     owner_asked = Signal(int)  # clicked, or entered: its owner should be selected
@@ -35,7 +36,7 @@ class KvGrid(Painted):
     def __init__(self) -> None:
         super().__init__("kv_grid", tr("KV blocks"), focus=True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.pointed = -1
+        self.pointed, self.shown = -1, 0
         self.marks = Marks()
         self._state: KvState | None = None
         self._selected = -1
@@ -51,9 +52,11 @@ class KvGrid(Painted):
         self._image: PixelImage | None = None
         super().restyle()
 
-    def show_state(self, state: KvState | None, selected: int, before: int) -> None:
-        """Shows the pool; what happened after the step of place `before` is marked for a moment."""
-        self._state, self._selected, self._image = state, selected, None
+    def show_state(self, state: KvState | None, selected: int, before: int, shown: int) -> None:
+        """Shows so many of the pool's first blocks, which are all that anybody has; what happened after the step of
+        place `before` is marked for a moment."""
+        self._state, self._selected, self._image, self.shown = state, selected, None, shown
+        self.pointed = min(self.pointed, shown - 1)
         if state is None:
             self.marks = Marks()
         elif self.isVisible():
@@ -75,7 +78,7 @@ class KvGrid(Painted):
         ratio = self.devicePixelRatioF()
         width, height = int(self.width() * ratio), int(self.height() * ratio)
         largest = STAGE_LARGEST if theme.presenting() else LARGEST
-        return grid_for(self._state.blocks, width, height, round(largest * theme.zoom() * ratio))
+        return grid_for(self.shown, width, height, round(largest * theme.zoom() * ratio))
 
     def box(self, block: int) -> QRectF:
         """A block's cell, in the widget."""
@@ -108,7 +111,7 @@ class KvGrid(Painted):
         else:
             self._dots(painter, tables)
         self.marks.paint(painter, self.box)
-        if 0 <= self.pointed < state.blocks:
+        if self.pointed >= 0:
             self._cursor(painter, self.box(self.pointed))
 
     def _numbers(self, painter: QPainter, state: KvState, tables: dict[int, Array]) -> None:
@@ -179,7 +182,7 @@ class KvGrid(Painted):
         if self._state is None:
             super().keyPressEvent(event)
             return
-        one, last, key = self.grid.each, self._state.blocks - 1, Qt.Key(event.key())
+        one, last, key = self.grid.each, self.shown - 1, Qt.Key(event.key())
         row, keys = self.grid.columns * one, Qt.Key
         moves = {keys.Key_Left: -one, keys.Key_Right: one, keys.Key_Up: -row, keys.Key_Down: row}
         targets = {key: self.pointed + move if self.pointed >= 0 else 0 for key, move in moves.items()}

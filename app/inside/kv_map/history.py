@@ -42,7 +42,8 @@ def _unpacked(data: bytes, dtype: type[np.generic]) -> Array:
 
 
 class KvHistory:
-    """Feed it the records in order. `tip` is the state after all of them; None until the header is there.
+    """Feed it the records in order. `tip` is the state after all of them; None until the header is there. `reach`: how
+    many blocks from the pool's first on hold all that any of them tells of.
 
     A state after a step is that before the next step's record, so that requests which ended with a step have.
     """
@@ -52,6 +53,7 @@ class KvHistory:
         self.header: Header | None = None
         self.tip: KvState | None = None
         self.requests = Requests()
+        self.reach = 0
         self._taken = 0
         self._steps = Column(np.int64)  # where in the trace each step is
         self._frames: list[_Keyframe] = []
@@ -77,6 +79,8 @@ class KvHistory:
                 if self.tip is not None and self.steps % self._every == 0:
                     self._keep(self.tip)
                 self._steps.append(self._taken)
+                if len(record.block):
+                    self.reach = max(self.reach, int(record.block.max()) + 1)
             elif isinstance(record, Submitted):
                 self.requests.feed(record, self._taken)
             elif isinstance(record, Header):

@@ -3,27 +3,32 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout
 
+from app import storage
 from app.inside.kv_map.block_table import WIDTH, KvBlockTable
 from app.inside.kv_map.contiguous import KvStrips, strip_words
 from app.inside.kv_map.grid import KvGrid
 from app.inside.kv_map.history import KvHistory
 from app.inside.kv_map.host_strip import HostStrip
 from app.inside.kv_map.legend import KvLegend
+from app.inside.kv_map.pixels import front_of
 from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import (
+    ALL_FREE,
     COLUMNS,
     EMPTY,
     HINT,
     NO_CACHE,
+    REST,
     SHORT_HINTS,
     BlockRows,
     block_facts,
     block_words,
     content_words,
     kinds_words,
+    rest_words,
     short_summary_words,
     summary_words,
 )
@@ -31,6 +36,7 @@ from app.inside.look import Look
 from app.inside.panel import InsightPanel
 from app.language import tr, trn
 from app.playback.scope import Scope
+from app.ui.controls import button
 from app.ui.look import theme
 from app.ui.painted import EmptyWords, Painted
 from app.ui.tables.facts import Facts
@@ -38,6 +44,7 @@ from engine.trace import Record
 
 WIDE = 520  # pixels from which on the block table stands beside the map
 TALL = 260  # from which on there is room for three lines below it
+WHOLE = "kv_map/whole_pool"
 
 
 class KvPicture(Painted):
@@ -50,6 +57,7 @@ class KvPicture(Painted):
         self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
         self.host = HostStrip()
         self.nothing = EmptyWords("kv_empty")
+        self.rest = button("kv_rest", role="quiet", tip=REST)
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._said, self._shorter = "", tuple[str, ...]()
@@ -65,9 +73,11 @@ class KvPicture(Painted):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self.body, 1)
+        column.addWidget(self.rest, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self.host)
         column.addWidget(self.words)
         self.host.hide()
+        self.rest.hide()
         column.addWidget(self.legend)
         self._column = column
         self.restyle()
@@ -133,6 +143,13 @@ class KvMap(InsightPanel):
         self._state: KvState | None = None
         self.view = KvPicture()
         self.set_picture(self.view)
+        whole = str(storage.settings().value(WHOLE, "false")) == "true"
+        self.whole_pool = QAction(tr("Whole pool"), self.menu, checkable=True, checked=whole)
+        self.whole_pool.toggled.connect(self._on_whole)
+        first = self.menu.actions()[0]
+        self.menu.insertAction(first, self.whole_pool)
+        self.menu.insertSeparator(first)
+        self.view.rest.clicked.connect(self.whole_pool.toggle)
         self.view.grid.block_chosen.connect(self.stale)
         self.view.grid.owner_asked.connect(self._on_owner)
         self.view.table.block_chosen.connect(self.view.grid.point_at)
@@ -153,7 +170,7 @@ class KvMap(InsightPanel):
     def forget(self) -> None:
         self.history = KvHistory()
         self._shown, self._state = None, None
-        self.view.grid.show_state(None, -1, -1)
+        self.view.grid.show_state(None, -1, -1, 0)
         self.view.grid.point_at(-1)
         self.view.strips.show_state(None, -1)
 
@@ -174,6 +191,7 @@ class KvMap(InsightPanel):
             self.summary.say("" if state is None else tr("no KV cache"))
             view.legend.hide()
             view.host.hide()
+            view.rest.hide()
             view.table.hide()
             view.say("")
             return
@@ -193,25 +211,35 @@ class KvMap(InsightPanel):
         summary = summary_words(state)
         self.summary.say(summary, *short_summary_words(state))
         before = state.at if self._shown is None else self._shown
-        grid.show_state(state, selected, before)
+        front = self._front(state)
+        shown = state.blocks if self.whole_pool.isChecked() else front
+        grid.show_state(state, selected, before, shown)
+        view.rest.setText(rest_words(shown, front, state.blocks))
+        view.rest.setVisible(front < state.blocks and not (self.posed or theme.presenting()))
         holds = selected >= 0 and bool(state.samples(selected))
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words, *shorter = ("",) if theme.presenting() or self.posed else (HINT, *SHORT_HINTS)
-        if 0 <= grid.pointed < state.blocks:
+        hints = ALL_FREE if self.history.reach and (state.owner == FREE).all() else (HINT, *SHORT_HINTS)
+        words, *shorter = ("",) if theme.presenting() or self.posed else hints
+        if grid.pointed >= 0:
             words, shorter = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed)), []
         elif selected >= 0 and not holds:
             words = tr("#{request} holds no blocks at this moment.", request=selected)
             shorter = [tr("#{request} holds no blocks.", request=selected)]
         view.say(words, *shorter)
         how = tr("Arrow keys move from block to block, Enter selects its owner.")
-        grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
+        grid.setAccessibleDescription(f"{summary}. {how}" if words in (HINT, ALL_FREE[0]) else words)
+
+    def _front(self, state: KvState) -> int:
+        """How many blocks show all there is to see; beside other lanes the whole pool, so that they compare."""
+        return front_of(self.history.reach, state.blocks) if self.shared is None else state.blocks
 
     def _draw_strips(self, state: KvState) -> None:
         view, strips, selected = self.view, self.view.strips, self.scope.request
         view.maps.setCurrentWidget(strips)
         view.table.hide()
+        view.rest.hide()
         strips.show_state(state, selected)
         owned = int((state.references > 0).sum())
         held = trn("{count:,} strip", "{count:,} strips", len(strips.strips))
@@ -242,6 +270,10 @@ class KvMap(InsightPanel):
             self._on_owner(rows.blocks[row])
 
     # -- the person -----------------------------------------------------------------------------------------------
+
+    def _on_whole(self, whole: bool) -> None:
+        storage.settings().setValue(WHOLE, "true" if whole else "false")
+        self.stale()
 
     def _on_owner(self, block: int) -> None:
         """Selects a block's owner; nobody where it is free."""

@@ -21,6 +21,7 @@ LEVELS = 8  # of fill, in smaller cells
 TINT = 0.24  # how much of the owner's colour the empty part of a block has
 DIMMED = 0.55
 TALLEST = 3  # widths that a cell without detail is high, where there is room
+FEWEST = 64  # blocks of a large pool that are shown at least
 TIDY = 8  # columns are a multiple of this where hardly any room is lost by it
 
 
@@ -57,6 +58,15 @@ class Grid:
         return block if 0 <= column < self.columns and row >= 0 and block < self.blocks else -1
 
 
+def front_of(reach: int, blocks: int) -> int:
+    """How many of a pool's blocks are worth showing where only the first `reach` were ever taken: a power of two, so
+    that a map which grows is seldom laid out anew; all, where the others are no more than these."""
+    front = FEWEST
+    while front < reach:
+        front *= 2
+    return front if 2 * front < blocks else blocks
+
+
 @lru_cache(maxsize=16)
 def grid_for(blocks: int, width: int, height: int, largest: int) -> Grid:
     """The largest cells, at most `largest`, that show all blocks in so many pixels."""
@@ -87,8 +97,8 @@ class PoolInk:
         self._image = np.zeros((0, 0), np.uint32)
 
     def paint(self, state: KvState, grid: Grid, selected: int) -> Array:
-        """Pixels [rows * rise, columns * pitch], good until the next call. Blocks of the selected request are in its
-        colour, all others muted; shared blocks have a corner cut."""
+        """Pixels [rows * rise, columns * pitch] of the pool's first `grid.blocks`, good until the next call. Blocks of
+        the selected request are in its colour, all others muted; shared blocks have a corner cut."""
         shape = grid.rows * grid.rise, grid.columns * grid.pitch
         if self._image.shape != shape:
             self._image = np.empty(shape, np.uint32)
@@ -99,8 +109,9 @@ class PoolInk:
         if grid.each > 1:
             self._blend(state, grid, code, colors)
             return self._image
-        code = np.append(code, np.zeros(cells - len(code), code.dtype)).reshape(grid.rows, grid.columns)
-        filled = np.append(state.filled, np.zeros(cells - state.blocks, np.int32)).reshape(code.shape)
+        more = np.zeros(cells - grid.blocks, np.int32)
+        code = np.append(code[: grid.blocks], more.astype(code.dtype)).reshape(grid.rows, grid.columns)
+        filled = np.append(state.filled[: grid.blocks], more).reshape(code.shape)
         view = self._image.reshape(grid.rows, grid.rise, grid.columns, grid.pitch)
         if grid.pitch < DETAILED:
             view[:] = colors.reshape(-1)[code * (LEVELS + 1) + filled * LEVELS // state.size][:, None, :, None]
@@ -108,9 +119,9 @@ class PoolInk:
             self._fill(view, grid, code, filled, colors, state.size)
         tiles = view.transpose(0, 2, 1, 3)
         if grid.pitch * grid.rise > 1:
-            self._hatch(tiles, np.flatnonzero(state.owner == CACHED), grid, dim)
+            self._hatch(tiles, np.flatnonzero(state.owner[: grid.blocks] == CACHED), grid, dim)
         if grid.pitch >= NOTCHED:
-            shared, side = np.flatnonzero(state.references > 1), grid.size[0]
+            shared, side = np.flatnonzero(state.references[: grid.blocks] > 1), grid.size[0]
             size = max(1, round(0.4 * side))
             row, column = np.divmod(shared, grid.columns)
             for y in range(size):
@@ -163,7 +174,7 @@ class PoolInk:
 
     def _blend(self, state: KvState, grid: Grid, code: Array, colors: Array) -> None:
         """A pixel for several blocks: the mean of their colours."""
-        pixels = colors.reshape(-1)[code * (LEVELS + 1) + state.filled * LEVELS // state.size]
+        pixels = colors.reshape(-1)[code * (LEVELS + 1) + state.filled * LEVELS // state.size][: grid.blocks]
         cells = grid.rows * grid.columns
         more = np.full(cells * grid.each - len(pixels), colors[0, 0], np.uint32)
         groups = np.append(pixels, more).reshape(cells, grid.each)

@@ -11,6 +11,11 @@ from engine.trace import Kind, Record, Step, Submitted
 
 HINT = tr("Click a block: whose it is, since when, and which tokens are in it.")
 SHORT_HINTS = tr("Click a block to see whose it is."), tr("Click a block.")
+ALL_FREE = (
+    tr("All blocks are free at this moment: move the cursor back to see whose they were."),
+    tr("All are free: move the cursor back."),
+)
+REST = tr("The lowest free numbers are given first, so that what is in use lies at the pool's beginning.")
 EMPTY = tr("Every block of the KV pool with its owner, once a model is loaded.")
 NO_CACHE = tr("This mode keeps no KV cache: every step computes its request's whole sequence again.")
 FURTHEST = 8192  # records that are looked through for a token's text
@@ -60,6 +65,13 @@ def short_summary_words(state: KvState) -> tuple[str, ...]:
     blocks = tr("{n:,} of {all:,} blocks", n=owned, all=state.blocks)
     short = tr("{n:,} of {all:,}", n=owned, all=state.blocks)
     return f"{blocks} · {share}", f"{short} · {share}", share
+
+
+def rest_words(shown: int, front: int, blocks: int) -> str:
+    """What is beside the blocks shown, and what a click changes; `front` of them show all there is to see."""
+    if shown < blocks:
+        return tr("+ {n:,} blocks never taken", n=blocks - shown)
+    return tr("only the first {n:,} blocks", n=front)
 
 
 def share_words(part: float, whole: float) -> str:

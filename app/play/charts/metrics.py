@@ -181,7 +181,9 @@ class Drafts(Metric):
 
 class Blocks(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
-        return Drawing([(series.used[0], series.used[1])], top=float(series.blocks) or math.nan)
+        least, most = series.used[0], series.used[1]
+        filled = series.blocks > 0 and 2 * np.nanmax(most, initial=0.0) >= series.blocks
+        return Drawing([(least, most)], top=float(series.blocks) if filled else math.nan)
 
     def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
         used = series.used_at(time)

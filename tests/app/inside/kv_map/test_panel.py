@@ -17,9 +17,9 @@ from app.inside.kv_map.contiguous import strips_of
 from app.inside.kv_map.history import KvHistory
 from app.inside.kv_map.legend import KvLegend
 from app.inside.kv_map.panel import KvMap, KvPicture
-from app.inside.kv_map.pixels import grid_for
+from app.inside.kv_map.pixels import front_of, grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
-from app.inside.kv_map.words import EMPTY, HINT, NO_CACHE, SHORT_HINTS
+from app.inside.kv_map.words import ALL_FREE, EMPTY, HINT, NO_CACHE, SHORT_HINTS
 from app.ui.look import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import Header, Step
@@ -304,14 +304,45 @@ def check_grid(blocks: int, width: int, height: int) -> None:
         assert (width // larger) * (height // larger) < blocks, "cells are as large as they can be"
 
 
+def test_of_a_large_pool_those_blocks_are_shown_that_were_taken(shown: Show, engine: Engine) -> None:
+    assert [front_of(reach, 4096) for reach in (0, 64, 65, 700, 1025)] == [64, 64, 128, 1024, 4096]
+    assert front_of(3, 100) == 100, "nothing is won by leaving out a few"
+    engine.run(STORIES, EngineConfig("continuous", 6, kv_memory=1000 * BLOCK)).result(60)
+    panel = shown(engine.trace)
+    view, grid = panel.view, panel.view.grid
+    taken = max(int(r.block.max()) for r in engine.trace.records if isinstance(r, Step) and len(r.block))
+    assert grid.shown == front_of(taken + 1, 1000) <= 128
+    assert grid.block_at(QPointF(grid.width() - 1, grid.height() - 1)) < grid.shown
+    assert view.words.text() in ALL_FREE, "the requests are over"
+    state = go(panel, 20)
+    owned = np.flatnonzero(state.references)
+    assert cell(panel, int(owned[0])).width() >= 20, "and large enough to be seen"
+    assert view.rest.isVisible() and f"{1000 - grid.shown} blocks" in view.rest.text()
+    QTest.keyClick(grid, Qt.Key.Key_End)
+    assert grid.pointed == grid.shown - 1
+    view.rest.click()
+    panel.scope.catch_up()
+    assert grid.shown == state.blocks == 1000 and panel.whole_pool.isChecked() and view.rest.isVisible()
+    other = shown(engine.trace)
+    assert other.view.grid.shown == 1000, "remembered"
+    view.rest.click()
+    panel.share_range(0, 1)
+    panel.stale()
+    panel.scope.catch_up()
+    assert grid.shown == 1000 and not view.rest.isVisible(), "beside other lanes"
+
+
 def test_65536_blocks_are_drawn(shown: Show) -> None:
     records = synthetic_trace(streams=64, seconds=0.5, tokens_per_second=20_000)
     start = records[0]
     assert isinstance(start, Header)
     trace = Trace([type(start)(**{f: getattr(start, f) for f in start.__slots__} | {"blocks": 65_536}), *records[1:]])
-    panel = shown(trace, 500, 660)
+    panel = shown(trace, 500, 700)
     state = panel.state()
     assert state is not None
+    panel.whole_pool.setChecked(True)
+    panel.scope.catch_up()
+    QTest.qWait(0)  # laid out
     image, grid = panel.view.grid.grab().toImage(), panel.view.grid
     assert grid.grid.columns * grid.grid.rows >= 65_536
     for block in np.flatnonzero(state.filled == state.size)[:200].tolist():
