@@ -35,7 +35,6 @@ from app.ui.controls import button
 from app.ui.export import Entry, ExportMenu, Table, table_entries, table_menu, write_drawing, write_picture
 from app.ui.labels import label
 from app.ui.layout.boxes import Scrolled, column, discard, held
-from app.ui.layout.zoomed import sized
 from app.ui.look import theme
 from app.ui.look.backstage import Backstage
 from app.ui.page import Page
@@ -45,6 +44,9 @@ from engine.jobs import engine_missing
 from engine.library import SideBySide
 
 FOUR_CHARTS, THREE_CHARTS = 920, 700  # pixels of the design
+PAIR = 2  # charts in a line where four have no room
+LINE_HEIGHT, LINE_TALLEST = 236, 320  # pixels of the design, of the charts in one line
+PAIRS_HEIGHT, PAIRS_TALLEST = 388, 560  # in two: the usual measures are whole beside them
 VIEWER_WORDS = tr("A saved race is shown here: press Ctrl+O for one, or drop its file.")
 EMPTY_WORDS = tr("The same prompts through every lane, one lane after another, then all side by side on one clock.")
 RACE_FILE = tr("Race")  # the kind of file that a whole race is saved as
@@ -60,8 +62,7 @@ class ComparePage(Page):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
-        self.charts = sized(RaceCharts(), least_height=236, most_height=320)
-        self.result = sized(ResultTable(), least_height=236, most_height=320)
+        self.charts, self.result = RaceCharts(), ResultTable()
         self.sweep = SweepSession(session, self)
         file = Entry(RACE_FILE, RACE_SUFFIX, self._save_race)
         png = Entry(tr("Picture"), ".png", lambda path: write_picture(self._scroll.sheet, path, theme.current().window))
@@ -357,7 +358,8 @@ class ComparePage(Page):
         self._slo = slo
 
     def _place(self) -> None:
-        """The table beside the charts, or below them where both have no room on a line: nothing is ever cut off."""
+        """The table beside the charts, which stand in two lines where they have no room in one; or below them where
+        they have none even so: nothing is ever cut off."""
         queue = self.charts.queue.parentWidget()
         if queue is not None:
             queue.setVisible(self.width() >= theme.px(FOUR_CHARTS))
@@ -365,7 +367,13 @@ class ComparePage(Page):
         if latency is not None:
             latency.setVisible(self.width() >= theme.px(THREE_CHARTS))
         beside, room = min(self.result.wanted, theme.px(BESIDE)), self._scroll.viewport().width()
-        narrow = self.charts.minimumSizeHint().width() + self._bottom.spacing() + beside > room
+        rest = room - self._bottom.spacing() - beside
+        every = len(self.charts.charts)
+        in_line, narrow = self.charts.least(every) <= rest, self.charts.least(PAIR) > rest
+        self.charts.wrap(every if in_line or narrow else PAIR)
+        for each in (self.charts, self.result):
+            each.setMinimumHeight(theme.px(LINE_HEIGHT if in_line or narrow else PAIRS_HEIGHT))
+            each.setMaximumHeight(theme.px(LINE_TALLEST if in_line or narrow else PAIRS_TALLEST))
         self.result.give(room if narrow else theme.px(BESIDE))
         self._bottom.removeWidget(self.result)
         self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)

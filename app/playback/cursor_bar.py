@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
 from app.language import tr
 from app.playback.scope import Scope
-from app.ui.controls import DropDown, Slider, button
+from app.playback.speed import SpeedChoice
+from app.ui.controls import Slider, button
 from app.ui.layout.boxes import fill, named
 from app.ui.layout.zoomed import sized
 from app.ui.line import Line
@@ -18,7 +19,6 @@ from app.ui.look.backstage import Backstage
 
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows
-SPEEDS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 KEYS = tr("Space plays and pauses, comma and period step, F follows.")
 
 
@@ -38,10 +38,7 @@ class CursorBar(QFrame):
         self.on = self._tool("cursor_on", "›", tr("One step on (.)"), lambda: scope.step_by(1))
         self.slider = Slider("cursor_slider", tr("Moment on show"), STEPS)
         self.words = Line("cursor_words", Qt.AlignmentFlag.AlignRight)
-        speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
-        self.speed = DropDown("cursor_speed", speeds, tr("Speed of playing"))
-        self.speed.setToolTip(tr("How fast a replay goes"))
-        self.speed.setCurrentIndex(SPEEDS.index(1.0))
+        self.speed = SpeedChoice("cursor_speed", tr("Speed of playing"))
         self.follow = button("cursor_follow", tr("Live"), role="quiet", tip=tr("Follow the newest (F)"), checkable=True)
         panels = tr("All panels that look inside at once, or the usual ones (Ctrl+I)")
         self.inside = button(
@@ -81,6 +78,8 @@ class CursorBar(QFrame):
         if not self.slider.isSliderDown():
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
         self.play.setText("❚❚" if scope.playing else "▶")
+        if scope.speed is None:
+            self.speed.tell(scope.pace)
         self.follow.setText(tr("End") if over else tr("Live"))
         self.follow.setChecked(scope.following)
         step = scope.step
@@ -96,6 +95,7 @@ class CursorBar(QFrame):
 
     def _on_speed(self) -> None:
         self.scope.speed = self.speed.currentData()
+        self._tell()
 
     def advance(self, deadline: float) -> None:
         """It keeps nothing of the records: the scope knows its steps."""

@@ -9,11 +9,13 @@ import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.language import tr
+from app.playback.speed import watchable
 from engine import InvalidInput, Trace
 from engine.trace import Array, Column, Step
 
 FRAME_MS = 33
 BUDGET = 0.006  # seconds a frame for all panels together
+IDLE = 1.0  # seconds without a request that playing passes over; the timeline folds them
 ROUNDING = 1e-9  # seconds: a moment that was told relative to another zero may miss its step by an ulp
 
 
@@ -62,7 +64,7 @@ class Scope(QObject):
         self.moment = inf
         self.request = -1  # the selected one
         self.origin = 0.0  # when the first request came in: what panels show as zero
-        self.speed = 1.0
+        self.speed: float | None = None  # of playing; None: so that whatever is played can be watched
         self.driver: Driver | None = None
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._panels: list[Attached] = []
@@ -171,15 +173,24 @@ class Scope(QObject):
             place = min(max(self.place + steps, 0), self.steps - 1)
             self.seek(float(self.step_ends[place]))
 
+    @property
+    def pace(self) -> float:
+        """The speed of playing where the cursor is: each span in which requests are there is played by itself."""
+        if self.speed is not None:
+            return self.speed
+        begin, end = self.trace.presence.span(min(self.moment, self.end - ROUNDING))
+        return watchable(end - begin)
+
     def toggle(self) -> None:
-        """Plays on from the cursor at `speed`, or pauses. At the end of a run that is over, plays it from the start."""
+        """Plays on from the cursor at `pace`, or pauses. At the end of a run that is over, plays it from the start; at
+        that of one that may go on, what came in last."""
         if self._playing:
             self._set_playing(False)
-        elif self.following and not self.trace.complete:
+        elif self.following and self.trace.presence.there and not self.trace.complete:
             self.seek(self.end)
         else:
             if self.now >= self.end:
-                self.seek(self.origin)
+                self.seek(self.origin if self.trace.complete else self.trace.presence.span(self.end - ROUNDING)[0])
             self._played = perf_counter()
             self._set_playing(True)
 
@@ -190,8 +201,11 @@ class Scope(QObject):
 
     def _play(self) -> None:
         now = perf_counter()
-        moment = self.moment + (now - self._played) * self.speed
+        moment = self.moment + (now - self._played) * self.pace
         self._played = now
+        begin, _ = self.trace.presence.span(moment)
+        if self.driver is None and begin - moment >= IDLE:
+            moment = begin
         if moment >= self.end:
             self._set_playing(False)
             moment = inf

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QByteArray
 
 from app.play.layout import LAYOUT_VERSION
-from app.playback.cursor_bar import SPEEDS
 from app.session.session import SessionState
 from app.stage.stage import Stage
 from engine import EngineConfig, ModelSpec, Trace
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The page, the panels, the settings, the texts on show (`trace` is None where there were none), and the file's
-    prompts that the composer would have sent, by their name."""
+    """The page, the panels, the settings, the texts on show (`trace` is None where there were none), the file's prompts
+    that the composer would have sent, by their name, and the `speeds` of replays on Play and of races."""
 
     page: int
     panels: QByteArray
@@ -37,6 +36,7 @@ class Kept:
     prompts: tuple[Arrival, ...]
     prompts_name: str
     count: int
+    speeds: tuple[float | None, float | None]
 
     @classmethod
     def of(cls, stage: Stage) -> Kept:
@@ -55,6 +55,7 @@ class Kept:
             play.composer.draft().file,
             play.composer.file_name,
             play.composer.count.value(),
+            (play.cursor_bar.speed.currentData(), compare.replay.speed.currentData()),
         )
 
     def put_back(self, stage: Stage) -> None:
@@ -65,7 +66,8 @@ class Kept:
         composer.count.setValue(self.count)
         play.area.restoreState(self.panels, LAYOUT_VERSION)
         play.cursor_bar.inside.setChecked(self.inside)
-        play.cursor_bar.speed.setCurrentIndex(SPEEDS.index(1.0))
+        play.cursor_bar.speed.set_value(self.speeds[0])
+        compare.replay.speed.set_value(self.speeds[1])
         compare.replay.view.setCurrentIndex(0)
         if self.choice is not None:
             compare.setup.take(self.choice)

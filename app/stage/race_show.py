@@ -7,13 +7,12 @@ from PySide6.QtWidgets import QWidget
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.lane_show import LaneState
-from app.compare.race.session import SPEEDS
 from app.inside.insights import INSIGHTS
 from app.language import shipped, tr
 from app.session.lessee import Phase
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene
-from app.stage.show import GivenUp, set_speed, until
+from app.stage.show import GivenUp, until
 from app.stage.spotlight import reveal
 from app.words import sentence
 from engine import InvalidInput, Lane, ModelSpec, Trace
@@ -134,7 +133,7 @@ class RaceShow:
     def replay(self) -> None:
         race = self._page.race
         if self._raced:
-            set_speed(self._page.replay.speed, SPEEDS, race.longest, self._scene.seconds)
+            self._page.replay.speed.choose(race.longest, self._scene.seconds)
             race.seek(0.0)
             race.play()
 

@@ -12,10 +12,9 @@ from app.language import shipped, tr
 from app.play.layout import AREAS, FOOT, RIGHT, WIDE
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
-from app.playback.cursor_bar import SPEEDS
 from app.session.session import Session, SessionState
 from app.stage.scene import Scene, shares
-from app.stage.show import GivenUp, set_speed, until
+from app.stage.show import GivenUp, until
 from app.ui.layout.boxes import steady
 from app.ui.look import theme
 from app.words import sentence
@@ -174,7 +173,7 @@ class RunShow:
 
     def replay(self) -> None:
         scope = self._bridge.scope
-        set_speed(self._page.cursor_bar.speed, SPEEDS, scope.end - scope.origin, self._scene.seconds)
+        self._page.cursor_bar.speed.choose(scope.end - scope.origin, self._scene.seconds)
         scope.seek(scope.origin)
         self._see_all()
         scope.toggle()

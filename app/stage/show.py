@@ -1,12 +1,11 @@
 """What a tour asks of a scene's run or race, wherever it is played."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from PySide6.QtWidgets import QWidget
 
-from app.ui.controls import DropDown
 from engine import Trace
 
 POLL = 0.02  # seconds
@@ -82,8 +81,3 @@ class Show(Protocol):
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(POLL)
-
-
-def set_speed(choice: DropDown, speeds: Sequence[float], length: float, seconds: float) -> None:
-    """The speed on offer with which `length` seconds take nearest to `seconds`."""
-    choice.set_value(min(speeds, key=lambda speed: abs(length / speed - seconds)))

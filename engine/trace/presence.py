@@ -1,6 +1,7 @@
 """When requests are there: the only time that counts where idle time, or a mean over time, is told."""
 
 from array import array
+from bisect import bisect_right
 
 import numpy as np
 
@@ -60,6 +61,15 @@ class Presence:
         edges = np.stack((self._begins, self._ends), axis=1)
         passed = np.stack((np.zeros(len(edges)), np.diff(edges)[:, 0]), axis=1).ravel().cumsum()
         return float(np.diff(np.interp((begin, end), edges.ravel(), passed))[0])
+
+    def span(self, moment: float) -> tuple[float, float]:
+        """When the span at a moment began and ended, where requests are over the next one, or else the last; both the
+        moment itself where there is none."""
+        spans = len(self._ends)
+        if not spans:
+            return moment, moment
+        at = min(bisect_right(self._ends, moment, 0, spans), spans - 1)
+        return self._begins[at], self._ends[at]
 
     def gaps(self, least: float) -> tuple[Array, Array]:
         """When idle time of at least so many seconds between two spans began and ended."""

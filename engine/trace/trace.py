@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 from engine.trace.log import CHUNK, Log, WatchedLog
+from engine.trace.presence import Presence
 from engine.trace.records import Ended, Header, Record, Step, Submitted
 from engine.trace.requests import RequestIndex, RequestView
 
@@ -23,7 +24,8 @@ class Trace:
     """The append-only log. Appending is safe from any thread; `records` may be read by index while it grows.
 
     Listeners run on the appending thread: they must be quick and must not append. `origin` is when the first request
-    came in, None until then; `end` when the last step or sample was over, 0 until then.
+    came in, None until then; `end` when the last step or sample was over, 0 until then; `presence` tells when requests
+    were there.
     """
 
     notebook: ClassVar[Notebook | None] = None  # `engine.export` gives it, as soon as it is imported
@@ -35,6 +37,7 @@ class Trace:
         self.end = 0.0
         self.samples = 0
         self.complete = False
+        self.presence = Presence()
         self._header: Header | None = None
         self._open: dict[tuple[int, int], None] = {}  # request and sample
         self._lock = threading.Lock()
@@ -51,6 +54,7 @@ class Trace:
         trace, whole = cls(), known["trace"]
         trace.records, trace.known, trace.complete = log, known, True
         trace.origin, trace.end, trace.samples = whole["origin"], whole["end"], whole["samples"]
+        trace.presence = whole["presence"]
         trace._header, trace._open = whole["header"], dict.fromkeys(whole["open"])
         trace._index, trace._indexed = known["requests"], len(log)
         return trace
@@ -63,6 +67,7 @@ class Trace:
 
     def _take(self, record: Record) -> None:
         self.records.append(record)
+        self.presence.feed(record)
         match record:
             case Step():
                 self.end = max(self.end, record.ended)
@@ -97,6 +102,7 @@ class Trace:
         twin = Trace()
         twin.records = WatchedLog(self.records, look)
         twin.origin, twin.end, twin.complete, twin._header = self.origin, self.end, self.complete, self._header
+        twin.presence = self.presence
         return twin
 
     def forget(self, end: int, columns: bool = True) -> None:

@@ -3,9 +3,10 @@
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame
 
-from app.compare.race.session import SPEEDS, RaceSession
+from app.compare.race.session import RaceSession
 from app.inside.insights import INSIGHTS
 from app.language import tr
+from app.playback.speed import SpeedChoice, watchable
 from app.session.lessee import Phase
 from app.ui.controls import DropDown, Slider, button
 from app.ui.labels import label
@@ -31,9 +32,7 @@ class ReplayBar(QFrame):
         self.slider = Slider("replay_slider", tr("Moment of the replay"), STEPS)
         self.time = sized(label("", "secondary", "replay_time"), width=120)
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
-        self.speed = DropDown("replay_speed", speeds, tr("Speed of the replay"))
-        self.speed.setCurrentIndex(SPEEDS.index(1.0))
+        self.speed = SpeedChoice("replay_speed", tr("Speed of the replay"))
         views = [(tr("Slots and streams"), None), *((insight.title, insight) for insight in INSIGHTS)]
         self.view = DropDown("lane_views", views, tr("What the lanes show"))
         self.view.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
@@ -54,6 +53,7 @@ class ReplayBar(QFrame):
         self.setVisible(phase is not Phase.EMPTY)
         for control in (self.button, self.slider, self.speed):
             control.setEnabled(over and self._race.can_replay)
+        self.speed.tell(watchable(self._race.longest))
         self._on_clock(self._race.clock)
 
     def _on_clock(self, clock: float) -> None:
@@ -70,6 +70,7 @@ class ReplayBar(QFrame):
 
     def _on_speed(self) -> None:
         self._race.speed = self.speed.currentData()
+        self.speed.tell(watchable(self._race.longest))
 
     def _on_replay(self, runs: bool) -> None:
         self.button.setText(tr("❚❚  Pause") if runs else REPLAY)

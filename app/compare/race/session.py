@@ -20,6 +20,7 @@ from app.compare.race.report import Report
 from app.compare.words import disturbance_words
 from app.language import shipped, tr
 from app.playback.player import span_of
+from app.playback.speed import watchable
 from app.session.lessee import Lessee, Phase
 from app.session.loading.progress import LoadMeter
 from app.session.session import Session
@@ -41,7 +42,6 @@ from engine.trace import Slo, busiest
 BUDGET = 0.008
 FILL = 1.25  # how much longer the shown span gets when a lane runs out of it
 SHORTEST_SPAN = 1.0  # seconds that all lanes show while there is nothing to show
-SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 UNDER_WAY = (LaneState.WAITING, LaneState.LOADING, LaneState.STARTING)
@@ -67,7 +67,7 @@ class RaceSession(Lessee):
         self._asked = ""  # the choice it was begun with, as JSON
         self.clock = 0.0
         self.span = 0.0
-        self.speed = 1.0
+        self.speed: float | None = None  # of the replay; None: so that it can be watched
         self.replaying = False
         self._slo = Slo()
         self._live_lane: LaneShow | None = None
@@ -309,7 +309,7 @@ class RaceSession(Lessee):
         self._timer.start()
 
     def _replay(self, now: float) -> None:
-        clock = self.clock + (now - self._before) * self.speed
+        clock = self.clock + (now - self._before) * (self.speed or watchable(self.longest))
         if clock >= self.longest:
             self.pause()
             self.show_end()

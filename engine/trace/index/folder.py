@@ -114,6 +114,7 @@ class IndexFolder:
                     trace.forget(len(trace.records), columns=False)
                     report(len(trace.records), total)
             whole: dict[str, Any] = {"origin": trace.origin, "end": trace.end, "samples": trace.samples}
+            whole["presence"] = trace.presence
             whole |= {"header": trace.header, "open": trace.open, "notices": notices, "begun": begun}
             log = {"version": version, "sums": np.array(sums), **trace.records.columns}
             known: dict[str, Any] = {**readers.known(), "trace": whole, "log": log, "last_run": None}

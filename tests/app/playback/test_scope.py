@@ -11,10 +11,12 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import STEPS, CursorBar
-from app.playback.scope import Scope
+from app.playback.scope import IDLE, Scope
+from app.playback.speed import WATCHED, watchable
 from app.ui.tables.facts import Facts, cell_text
 from engine import Trace
 from engine.trace import Record, Step
+from tests.engine.trace.hand_made import two_sends
 
 
 class Counter(InsightPanel):
@@ -145,6 +147,44 @@ def test_it_plays_to_the_end_and_follows_there(qtbot: QtBot, scope: Scope) -> No
     counter.close_down()
 
 
+def test_what_was_over_sooner_is_played_so_that_it_can_be_watched(qtbot: QtBot, scope: Scope) -> None:
+    bar = CursorBar(scope)
+    qtbot.addWidget(bar)
+    trace = a_trace(1.0)
+    trace.complete = True
+    scope.show(trace)
+    scope.catch_up()
+    begin, end = trace.presence.span(0.0)
+    assert scope.pace == watchable(end - begin) == pytest.approx((end - begin) / WATCHED)
+    bar.catch_up()
+    assert bar.speed.currentText() == f"auto · {scope.pace:.2g} ×"
+    scope.toggle()
+    qtbot.wait(200)
+    scope.toggle()
+    assert 0 < scope.now - scope.origin < 0.1, "slow motion"
+    bar.speed.set_value(4.0)
+    assert scope.pace == 4.0
+    assert watchable(60.0) == 1.0, "never faster than it was"
+
+
+def test_playing_passes_over_idle_time_and_of_a_session_plays_what_came_last(qtbot: QtBot, scope: Scope) -> None:
+    qtbot.addWidget(CursorBar(scope))
+    trace = Trace(two_sends())
+    scope.show(trace)
+    scope.catch_up()
+    moments: list[float] = []
+    scope.moved.connect(lambda: moments.append(scope.moment))
+    scope.speed = 50.0
+    scope.toggle()
+    assert scope.moment == 63.0, "the model waits for more: the last send is played"
+    scope.seek(scope.origin)
+    scope.toggle()
+    qtbot.waitUntil(lambda: not scope.playing)
+    assert scope.following
+    assert not [moment for moment in moments if 3.0 + IDLE < moment < 63.0]
+    assert any(3.0 > moment > scope.origin for moment in moments)
+
+
 def test_pausing_a_live_trace_holds_the_moment_while_it_grows(qtbot: QtBot, scope: Scope) -> None:
     whole = a_trace()
     half = len(whole.records) // 2
@@ -249,5 +289,5 @@ def test_the_cursor_bar_seeks_steps_and_follows(qtbot: QtBot, scope: Scope) -> N
     assert bar.words.text().startswith(f"step {scope.step.step:,}  ·  ")
     bar.follow.click()
     assert scope.following
-    bar.speed.setCurrentIndex(0)
+    bar.speed.setCurrentIndex(1)
     assert scope.speed == 0.01

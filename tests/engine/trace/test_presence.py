@@ -23,6 +23,9 @@ def test_requests_are_there_from_a_submit_until_the_last_sample_is_over() -> Non
     assert found.seconds(10.0, 60.0) == 0.0
     assert [times.tolist() for times in found.gaps(1.0)] == [[3.0], [63.0]]
     assert not len(found.gaps(61.0)[0]), "idle time that is shorter than asked for"
+    first, second = (1.0, 3.0), (63.0, 66.0)
+    assert [found.span(moment) for moment in (0.0, 2.9, 3.0, 64.0, 99.0)] == [first, first, second, second, second]
+    assert presence([]).span(7.0) == (7.0, 7.0)
 
 
 def test_a_request_that_waits_is_there_and_one_that_goes_on_ends_with_the_latest_record() -> None:

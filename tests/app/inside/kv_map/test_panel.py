@@ -317,19 +317,23 @@ def test_of_a_large_pool_those_blocks_are_shown_that_were_taken(shown: Show, eng
     state = go(panel, 20)
     owned = np.flatnonzero(state.references)
     assert cell(panel, int(owned[0])).width() >= 20, "and large enough to be seen"
-    assert view.rest.isVisible() and f"{1000 - grid.shown} blocks" in view.rest.text()
+    assert view.rest.isVisible()
+    assert f"{1000 - grid.shown} blocks" in view.rest.text()
     QTest.keyClick(grid, Qt.Key.Key_End)
     assert grid.pointed == grid.shown - 1
     view.rest.click()
     panel.scope.catch_up()
-    assert grid.shown == state.blocks == 1000 and panel.whole_pool.isChecked() and view.rest.isVisible()
+    assert grid.shown == state.blocks == 1000
+    assert panel.whole_pool.isChecked()
+    assert view.rest.isVisible()
     other = shown(engine.trace)
     assert other.view.grid.shown == 1000, "remembered"
     view.rest.click()
     panel.share_range(0, 1)
     panel.stale()
     panel.scope.catch_up()
-    assert grid.shown == 1000 and not view.rest.isVisible(), "beside other lanes"
+    assert grid.shown == 1000, "beside other lanes"
+    assert not view.rest.isVisible()
 
 
 def test_65536_blocks_are_drawn(shown: Show) -> None:
