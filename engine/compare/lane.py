@@ -19,6 +19,7 @@ MODE_TITLES = {
     "continuous-padded": "Continuous, padded",
     "continuous": "Continuous, paged",
     "chunked": "Chunked prefill, paged",
+    "disaggregated": "Disaggregated prefill, paged",
 }
 MODE_SENTENCES = {
     "recompute": "every token computes the whole text again",
@@ -28,6 +29,7 @@ MODE_SENTENCES = {
     "continuous-padded": "requests join and leave at every step; all are padded to the longest",
     "continuous": "requests join and leave at every step",
     "chunked": "requests join and leave at every step; long prompts share steps with the decodes",
+    "disaggregated": "one process computes prompts, another decodes; neither waits for the other's work",
 }
 OUTSIDE = "a server, as its clients see it; how it batches is not known"
 JOINING_MODES = ("continuous-padded", "continuous", "chunked")

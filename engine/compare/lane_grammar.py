@@ -10,9 +10,11 @@ from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
 from engine.compare.remote import SERVER_GRAMMAR, parse_server
+from engine.config.live_budget import SHARED_BUDGET_MODES
 from engine.config.parallel import Parallel
 from engine.config.specs import (
     ADMISSIONS,
+    COLOCATED_MODES,
     KV_DTYPES,
     MODES,
     MOST_SAMPLES,
@@ -65,7 +67,7 @@ class _Key:
 
 
 _CONFIG_KEYS = {
-    "budget": _Key("token_budget", int, "a whole number of tokens", JOINING_MODES, "budget {}"),
+    "budget": _Key("token_budget", int, "a whole number of tokens", SHARED_BUDGET_MODES, "budget {}"),
     "join": _Key("join_every", int, "a whole number of steps", JOINING_MODES, "joins every {}"),
     "wait": _Key("longest_wait", _number, "a number of seconds", ("dynamic",), "waits {:g} s"),
     "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES, "delivers whole"),
@@ -74,8 +76,8 @@ _CONFIG_KEYS = {
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
     "admission": _Key("admission", str, f"one of {', '.join(ADMISSIONS)}", words="{}"),
-    "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), PAGED_MODES, "preempts by {}"),
-    "swap": _Key("swap_memory", int, "a number of bytes", PAGED_MODES, "{:,} B to swap to"),
+    "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), COLOCATED_MODES, "preempts by {}"),
+    "swap": _Key("swap_memory", int, "a number of bytes", COLOCATED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
     "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
@@ -88,13 +90,15 @@ _SPEC_KEYS = {
     "dtype": _Key("dtype", str, "a dtype"),
     "device": _Key("device", str, "a device"),
     "revision": _Key("revision", str, "a revision"),
-    "tp": _Key("parallel", _ranks, "a whole number of ranks", PAGED_MODES),
-    "pp": _Key("parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", PAGED_MODES),
+    "tp": _Key("parallel", _ranks, "a whole number of ranks", COLOCATED_MODES),
+    "pp": _Key(
+        "parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", COLOCATED_MODES
+    ),
     "kv_heads": _Key("kv_heads", _count_or("auto", "all"), "auto, all or a whole number of heads"),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
-    "beams": _Key("beams", int, "a whole number of beams", PAGED_MODES, "{} beams"),
+    "beams": _Key("beams", int, "a whole number of beams", COLOCATED_MODES, "{} beams"),
     "name": _Key("name", str, "a name"),
 }
 _KEYS = _CONFIG_KEYS | _SPEC_KEYS | _LANE_KEYS

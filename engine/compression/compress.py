@@ -17,7 +17,7 @@ from engine.compression.pieces import Piece, pieces_of, read_as_one
 from engine.compression.prompt_parts import KEEPS, Part, parts_of, replaced
 from engine.compression.strike import keep_most, without
 from engine.config.checks import InvalidInput, number
-from engine.config.specs import PAGED_MODES, EngineConfig, ModelSpec, Prompt
+from engine.config.specs import COLOCATED_MODES, EngineConfig, ModelSpec, Prompt
 from engine.core import EngineFace, EngineProcess
 from engine.trace import FinishReason
 
@@ -95,10 +95,10 @@ def score(
     `unit`: words, sentences or tokens; `keep`: what is kept whole. Messages are read one after another, without a
     template. Raises InvalidInput and LoadCancelled."""
     begun, parts = perf_counter(), parts_of(prompt, keep)
-    if scorer is None and not engine.config.paged:
+    if scorer is None and engine.config.mode not in COLOCATED_MODES:
         raise InvalidInput(
             f"mode {engine.config.mode!r} cannot tell how likely a prompt's words are; load the model in one of "
-            f"{', '.join(PAGED_MODES)}, or let another model do the scoring"
+            f"{', '.join(COLOCATED_MODES)}, or let another model do the scoring"
         )
     with _scorer(engine, scorer, report, cancelled) as by:
         ask = Asker(by, "scoring a prompt", report, cancelled)

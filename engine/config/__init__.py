@@ -7,6 +7,7 @@ from engine.config.parallel import BACKENDS, MOST_RANKS, Parallel, check_dividin
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     ADMISSIONS,
+    COLOCATED_MODES,
     DELIVERIES,
     DTYPES,
     KV_DTYPES,

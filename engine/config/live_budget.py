@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.config.checks import check, number, whole
-from engine.config.specs import SOLITARY_MODES, EngineConfig
+from engine.config.specs import PAGED_MODES, SOLITARY_MODES, EngineConfig
 
-SHARED_BUDGET_MODES = ("continuous-padded", "continuous", "chunked")  # where a step's tokens can be chosen
+SHARED_BUDGET_MODES = ("continuous-padded", *PAGED_MODES)  # where a step's tokens can be chosen
 
 
 @dataclass(frozen=True, slots=True)

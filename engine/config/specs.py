@@ -21,8 +21,10 @@ MODES = {
     "continuous-padded": "requests join and leave at every step; one contiguous cache, padded to the longest",
     "continuous": "paged KV cache; requests join and leave at every step; prefill and decode in separate steps",
     "chunked": "paged KV cache; decodes and chunks of prompts share the token budget of one step",
+    "disaggregated": "paged KV cache; one process computes prompts while another decodes, over the same blocks",
 }
-PAGED_MODES = ("continuous", "chunked")
+PAGED_MODES = ("continuous", "chunked", "disaggregated")
+COLOCATED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 PREEMPTIONS = ("recompute", "swap", "auto")
@@ -165,10 +167,12 @@ class EngineConfig:
         check(self.kv_dtype == "auto" or self.paged, "kv_dtype", self.kv_dtype, whole_values)
         self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
+        handed = "prompts are handed over between steps; leave depth None or 0"
+        check(not (self.depth and self.disaggregated), "depth", self.depth, handed)
         whole("seed", self.seed, 0)
         one_of("preemption", self.preemption, PREEMPTIONS)
-        blocks = f"mode {self.mode!r} has no blocks to copy; use one of {', '.join(PAGED_MODES)}, or recompute"
-        check(not self.swaps or self.paged, "preemption", self.preemption, blocks)
+        blocks = f"mode {self.mode!r} swaps no blocks; use one of {', '.join(COLOCATED_MODES)}, or recompute"
+        check(not self.swaps or self.mode in COLOCATED_MODES, "preemption", self.preemption, blocks)
         if self.swap_memory is not None:
             whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
             check(
@@ -203,6 +207,11 @@ class EngineConfig:
     def paged(self) -> bool:
         """True where rows are packed over a paged cache; else they are padded to one width over a contiguous one."""
         return self.mode in PAGED_MODES
+
+    @property
+    def disaggregated(self) -> bool:
+        """True where prompts are computed by a process of their own."""
+        return self.mode == "disaggregated"
 
     @property
     def slots(self) -> int:

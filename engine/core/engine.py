@@ -21,6 +21,8 @@ from engine.core.faults import DeviceLost, Fault, device_lost, fault_of
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.machine import Gauge
+from engine.core.prefill.beside import Beside
+from engine.core.prefill.handle import PrefillWorker
 from engine.core.recovery import Recovery
 from engine.core.setup.assembly import Assembled, Assembly
 from engine.core.setup.card import card_of
@@ -119,7 +121,7 @@ class Engine(EngineFace):
             before = self.config
             try:
                 if not self.scheduler.requests:
-                    self._drain()  # of those that are over, one step behind
+                    self._drain_all()  # of those that are over, one step behind
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
                 self._record_ended()  # of those that were cancelled in the same turn
@@ -248,7 +250,7 @@ class Engine(EngineFace):
                 return waits, self.scheduler.patience(time.perf_counter() - self._origin)
             for request in list(self.scheduler.requests.values()):
                 self.scheduler.finish(request, FinishReason.CANCELLED)
-            self._drain()
+            self._drain_all()
             self._record_ended()
             self._tell.now()
             self.trace.complete = True
@@ -268,6 +270,8 @@ class Engine(EngineFace):
         when the step draws a token that a grammar must know before the next. False when there was neither: requests
         wait for others, or for time to pass."""
         begun = time.perf_counter()
+        if self.beside is not None:
+            self.beside.send()
         plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
         if plan is not None:
@@ -296,9 +300,12 @@ class Engine(EngineFace):
             self._commit(self.in_flight.popleft())
             if waits:
                 self._drain()
+        elif plan is None and self.beside is not None and self.beside.busy:
+            if self.beside.wait():
+                self._tell_without(self.beside)
+            commits = True
         elif plan is None and self.scheduler.ledger.has_changes:
-            now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
-            self._tell(NotedStep(next(self._steps), now, now, nothing, [], self.scheduler, self._piece).record())
+            self._tell_without()
         self._record_ended()
         return commits or plan is not None
 
@@ -316,12 +323,30 @@ class Engine(EngineFace):
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         if (speculation := self.scheduler.speculation) is not None:
             speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
+        if self.beside is not None:
+            committed = self.beside.join(launched, committed)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
         noted = NotedStep(launched.step, *times, launched, committed, self.scheduler, self._piece)
         self._tell_soon(noted.record)
         self.recovery.went_well(launched.plan)
+
+    def _tell_without(self, beside: Beside | None = None) -> None:
+        """The record of a step in which nothing was computed here: blocks went back, or the worker `beside` is done."""
+        launched = LaunchedStep(StepPlan(()), beside.begun if beside is not None else time.perf_counter())
+        committed = beside.join(launched, []) if beside is not None else []
+        ended = time.perf_counter() if committed else launched.started
+        launched.seconds["wait"] = ended - launched.started
+        times = launched.started - self._origin, ended - self._origin
+        self._tell(NotedStep(next(self._steps), *times, launched, committed, self.scheduler, self._piece).record())
+
+    def _drain_all(self) -> None:
+        """The prefill worker's are given up: whoever they were for is over."""
+        self._drain()
+        if self.beside is not None and self.beside.busy:
+            self.beside.abandon()
+            self._tell_without()
 
     def _drain(self) -> None:
         while self.in_flight:
@@ -349,6 +374,11 @@ class Engine(EngineFace):
         self.config, self.depth, self.draft, self.bill = config, parts.depth, parts.draft, parts.bill
         self.prepared, self.runner, self.scheduler = parts.prepared, parts.prepared.runner, parts.scheduler
         self.in_flight: deque[LaunchedStep] = deque()
+        worker, card = self.prepared.worker, self.model.card_with(config.kv_dtype)
+        self.beside = None
+        if worker is not None:
+            worker.on_lost = partial(_notice_lost, self._inbox, weakref.ref(worker))
+            self.beside = Beside(self.scheduler, worker, card.kv_token_bytes, self._notice)
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
         if self.scheduler.speculation is not None:
             self.scheduler.speculation.failed = self.recovery.draft_failed
@@ -371,12 +401,12 @@ class Engine(EngineFace):
     def release(self, error: BaseException | None = None) -> None:
         """See `Turning`."""
         if (assembly := vars(self).get("_assembly")) is not None:
-            assembly.model.close()
+            assembly.close()
         if self.lost and torch.cuda.is_initialized():
             return
         del assembly
         self._drop_runner()
-        for name in ("model", "_assembly", "in_flight"):
+        for name in ("model", "_assembly", "in_flight", "beside"):
             vars(self).pop(name, None)
         release_references(error)
         if torch.cuda.is_initialized():
@@ -389,17 +419,17 @@ class Engine(EngineFace):
             scheduler.speculation = None  # its drafter has a cache too
         if not keep and (runner := vars(self).get("runner")) is not None and runner.populating is not None:
             runner.populating.stop()
-        for name in () if keep else ("prepared", "runner", "recovery"):
+        for name in () if keep else ("prepared", "runner", "recovery", "beside"):
             vars(self).pop(name, None)
 
 
-def _notice_lost(inbox: Inbox, weak: weakref.ref[Ranks]) -> None:
+def _notice_lost(inbox: Inbox, weak: weakref.ref[Ranks] | weakref.ref[PrefillWorker]) -> None:
     """An engine that is idle sees it too."""
 
     def check() -> None:
         try:
-            if (ranks := weak()) is not None:
-                ranks.check()
+            if (others := weak()) is not None:
+                others.check()
         except RankLost as error:
             raise device_lost(error) from error
 

@@ -121,7 +121,7 @@ class Source:
 def lane_of(header: Header) -> Lane:
     """The lane that a run with this header was."""
     model = header.model
-    ranks = max(1, len(header.rank_devices))
+    ranks = header.split
     if header.rank_layers:
         parallel = Parallel(pipeline=ranks, micro_batches=header.micro_batches)
     else:

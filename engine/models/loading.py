@@ -67,6 +67,7 @@ class LoadedModel:
     held_bytes: int = 0  # of the weights, on this rank
     others_kv: list[tuple[int, int]] = field(default_factory=list)
     stage_layers: tuple[int, ...] = ()
+    spec: ModelSpec | None = None  # by which another process loads the same
     _detokenizers: DetokenizerFactory | None = None
 
     def card_with(self, kv_dtype: str) -> ModelCard:
@@ -101,7 +102,7 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     try:
         with current_device(device):
             loaded = _load(spec, Reporter(report, cancelled), device)
-        loaded.notice = notice
+        loaded.notice, loaded.spec = notice, spec
         return loaded
     except BaseException as error:
         if device.type == "cpu":

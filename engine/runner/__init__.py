@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from engine.config.specs import EngineConfig
+from engine.kernels.cpu.large_pages import Zeros
 from engine.memory.rules import FASTEST, captured_tokens
 from engine.models.loading import LoadedModel
 from engine.parallel.device_pipeline import DevicePipeline
@@ -19,10 +20,11 @@ def make_runner(
     blocks: int,
     operations: float = FASTEST,
     captured: Sequence[int] | None = None,
+    zeros: Zeros | None = None,
 ) -> Runner:
     """The runner that a config asks for on the model's device, with a cache of `blocks` blocks. `captured`: of how many
     tokens a GPU's steps with prompts are; rank 0 tells the others, and it follows from the `operations` a second of the
-    device's matrix products where nothing else is said."""
+    device's matrix products where nothing else is said. `zeros` makes a paged cache on a CPU that others share."""
     pipeline = model.group if isinstance(model.group, SharedPipeline) else None
     if captured is None:
         captured = captured_tokens(model.card, config, operations) if on_gpu_path(model.device) else ()
@@ -41,4 +43,4 @@ def make_runner(
         return GpuRunner(model, config, blocks, tuple(captured))
     if pipeline is not None:
         return StagedRunner(model, config, blocks, pipeline)
-    return PagedRunner(model, config, blocks)
+    return PagedRunner(model, config, blocks, zeros)

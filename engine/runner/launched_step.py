@@ -142,9 +142,9 @@ class LaunchedStep:
     `device`: seconds by the GPU's own clock, once read, from where it comes to what the step computes to where the
     tokens are on the host's side; where blocks are copied or swapped for the step, from where it comes to these. What
     it waits for before, as the host lays the step out, is no part of it; of a step that is no replayed graph, what it
-    waits for within is. `swapping`: those of prepare in which blocks were copied to host memory and back. `times` tells
-    what the step took each rank of a split model, by its `number` there, and `check` raises where not all have computed
-    it.
+    waits for within is. `swapping`: those of prepare in which blocks were copied to host memory and back. `beside`: how
+    many of the plan's rows, the last, a prefill worker computes. `times` tells what the step took each rank of a split
+    model, by its `number` there, and `check` raises where not all have computed it.
     """
 
     plan: StepPlan
@@ -157,6 +157,7 @@ class LaunchedStep:
     device: float = 0.0
     swapping: float = 0.0
     number: int = -1
+    beside: int = 0
     times: Callable[[int], RankTimes | None] | None = None
     check: Callable[[], None] | None = None
     _scored: ScoredPositions | None = None

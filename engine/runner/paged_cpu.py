@@ -12,7 +12,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu import quantized
-from engine.kernels.cpu.large_pages import Populating
+from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.kernels.cpu.structures import Attention
 from engine.kernels.quantized_kv import CODES, is_quantized, rounded
@@ -92,22 +92,23 @@ def _context(caches: tuple[Tensor, Tensor], table: Tensor, length: int, dtype: t
 
 
 class PagedRunner(Runner):
-    """One model over `blocks` blocks of KV cache. Rows are packed into one sequence `[1, tokens]`; decode rows come
-    first."""
+    """One model over `blocks` blocks of KV cache, which `zeros` makes where others share it. Rows are packed into one
+    sequence `[1, tokens]`; decode rows come first."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, zeros: Zeros | None = None) -> None:
         super().__init__(model, config)
         self.block_size = config.block_size
         size, dtype = config.block_size, model.dtype
         self.compiled = all(native.serves(dtype, size, head_dim) for _, head_dim in model.layer_kv)
+        zeros = zeros or (zeros_in_large_pages if self.compiled or config.kv_dtype != "auto" else by_blocks.plain_zeros)
         if config.kv_dtype == "auto":
             caches = native if self.compiled else by_blocks
-            self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
-            self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+            self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype, zeros) for shape in model.layer_kv]
+            self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype, zeros) for shape in model.layer_kv]
         else:
             codes = CODES[config.kv_dtype]
-            self.k_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
-            self.v_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
+            self.k_caches = [quantized.allocate(blocks, size, *shape, codes, zeros) for shape in model.layer_kv]
+            self.v_caches = [quantized.allocate(blocks, size, *shape, codes, zeros) for shape in model.layer_kv]
         self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
         self._sampled = config.most_sampled
         self._recorded: RecordedSteps | None = None
@@ -121,10 +122,11 @@ class PagedRunner(Runner):
         return [*self.k_caches, *self.v_caches]
 
     def capture(self, report: Callable[[int, int], None]) -> None:
-        self._record(report)
+        self.record(report)
         self.populating = Populating(self.block_caches)
 
-    def _record(self, report: Callable[[int, int], None]) -> None:
+    def record(self, report: Callable[[int, int], None]) -> None:
+        """Records what is replayed later; `report` as `capture` has it."""
         if self.graphs_off or not self.compiled:
             return
         if self.model.ranks is not None:

@@ -28,6 +28,7 @@ class Ledger:
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
+        self.yields = False  # nobody makes way while the one who should is away: nothing is sent before he has
         self.limits = Limits(budget)
         self.swapping = swapping
         self.changes = Changes()

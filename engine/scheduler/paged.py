@@ -11,10 +11,11 @@ from engine.trace.records import Kind, Refusal
 
 
 class PagedLayout:
-    """The paged modes' KV layout."""
+    """The paged modes' KV layout. `apart`: prompts are computed elsewhere meanwhile, all but the last token of each:
+    that, and so the token after it, is the next decode step's."""
 
-    def __init__(self, ledger: Ledger, caching: bool) -> None:
-        self._ledger, self._caching = ledger, caching
+    def __init__(self, ledger: Ledger, caching: bool, apart: bool = False) -> None:
+        self._ledger, self._caching, self._apart = ledger, caching, apart
         self._pool, self._size = ledger.pool, ledger.pool.block_size
         self._published: list[tuple[Branch, int, int]] = []
         self._scored: list[tuple[Row, range]] = []
@@ -49,30 +50,45 @@ class PagedLayout:
         """
         ledger = self._ledger
         rows: list[Row] = []
+        ends: list[Row] = []  # of prompts that were computed elsewhere
         for branch in list(ledger.running):
             if branch.beam is not None:
                 if branch.index == 0 and not self._search_rows(branch, rows):
                     return []
                 continue
-            if branch.slot < 0 or not branch.due:
+            if branch.slot < 0 or branch.away:
+                continue
+            if not branch.due:
+                if self._apart and branch.remaining == 1 and not branch.over:
+                    ends.append(self._last_of_prompt(branch))
                 continue
             if branch.computed >= len(branch.blocks) * self._size:
                 if not self._make_room(branch, 1):
+                    if self._apart:  # until who must make way is back, only this one waits
+                        continue
                     return []
                 if branch.slot < 0:
                     continue
                 ledger.take(branch, 1)
             rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, branch.in_flight > 0))
+        rows += ends
         for row in rows if self._caching else ():  # not before it is certain that they are planned
             self._publish(row.branch, row.first + 1)
         return rows
+
+    def _last_of_prompt(self, branch: Branch) -> Row:
+        """The row of a prompt's last token, of which all before it are computed."""
+        first = branch.computed
+        reused = branch.found if branch.found == first else 0
+        return Row(branch, branch.slot, first, 1, Kind.PREFILL, True, False, 0, reused, int(branch.reached > first))
 
     def _make_room(self, branch: Branch, blocks: int) -> bool:
         """Preempts until so many blocks are available, or until it is the branch that gave way. False where a step in
         flight forbids it."""
         ledger = self._ledger
         while self._pool.available < blocks and branch.slot >= 0:
-            if ledger.in_flight:
+            if ledger.in_flight or ledger.victim.away:
+                ledger.yields = ledger.victim.away
                 return False
             ledger.preempt(ledger.victim)
         return True
@@ -99,7 +115,7 @@ class PagedLayout:
         ledger = self._ledger
         rows: list[Row] = []
         for branch in ledger.running:
-            if branch.in_flight or not budget or branch.due:
+            if branch.in_flight or not budget or branch.due or (self._apart and branch.remaining == 1):
                 continue
             started = branch.remaining > 0 and not branch.decoding
             if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
@@ -130,10 +146,15 @@ class PagedLayout:
             if held is None or held.place:
                 return Refusal.PROMPT_RUNS
             sibling = None
+        if sibling is not None and self._coming(sibling.blocks[(head.request.prompt_length - 1) // size]):
+            sibling = None
         if budget <= 0:
             return Refusal.BUDGET
         # At least the last token is computed, for its logits.
-        if sibling is not None:
+        if sibling is not None and self._apart:  # the block that it writes to is nobody's to copy meanwhile
+            reused = (head.request.prompt_length - 1) // size * size
+            shared = sibling.blocks[: reused // size]
+        elif sibling is not None:
             reused = head.request.prompt_length - 1
             shared = sibling.blocks[: reused // size]
         elif self._caching and not head.request.unscored:
@@ -157,6 +178,10 @@ class PagedLayout:
                 ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
         self._find(head, len(shared))
         return reused
+
+    def _coming(self, block: int) -> bool:
+        """Whether the step being planned is to fill it, and so after what is copied before the step."""
+        return any(block in branch.blocks[before : branch.published] for branch, before, _ in self._published)
 
     def _restore(self, head: Branch, held: Swapped, shared: int) -> int:
         """What is in host memory comes back, but for what is shared. Where others owned blocks before it that are gone
@@ -202,7 +227,10 @@ class PagedLayout:
         return max(running, key=lambda b: b.computed, default=None)
 
     def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
-        left, restored = branch.remaining, branch.restored[0]
+        left, restored = branch.remaining - self._apart, branch.restored[0]
+        branch.found = 0 if left else reused
+        if not left:
+            return 0
         if branch.beam is not None:
             left -= branch.generated > 0  # the newest token of each path is computed in one step with the others'
             reused = branch.beam.found if branch.computed == branch.beam.found else 0
@@ -212,7 +240,7 @@ class PagedLayout:
         if branch.request.unscored:
             count = self._within_logits(branch.request, count)
         end = branch.computed + count
-        samples = count == branch.remaining
+        samples = count == branch.remaining and not self._apart
         again = max(0, min(branch.reached, end) - branch.computed)
         row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
         rows.append(row)

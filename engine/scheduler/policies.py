@@ -77,6 +77,25 @@ class Chunked(_Untimed):
         return decodes + prompts, refused if joins else self._ledger.refuse(Refusal.JOIN_TURN)
 
 
+class Disaggregated(_Untimed):
+    """A prefill worker computes prompts while decode steps follow each other: neither waits for the other's work. Who
+    joins is decided when the worker is free; `refused` is who did not, and why."""
+
+    def __init__(self, ledger: Ledger, layout: PagedLayout) -> None:
+        self._ledger, self._layout = ledger, layout
+        self.refused: Refused = ()
+
+    def plan(self, now: float) -> tuple[list[Row], Refused]:
+        head = self._ledger.head()
+        waits = head is not None and [head.request.id] == [request for request, _ in self.refused]
+        return self._layout.decode_rows(), self.refused if waits else ()
+
+    def prompts(self) -> list[Row]:
+        """What the worker computes next."""
+        rows, self.refused = self._layout.prefill_rows(self._ledger.limits.of_prompts())
+        return rows
+
+
 class Batches:
     """Static and dynamic: a batch joins together, and leaves together when its last row ends.
 
@@ -129,6 +148,9 @@ def make(config: EngineConfig, ledger: Ledger) -> tuple[Policy, KVLayout]:
         case "continuous-padded":
             contiguous = ContiguousLayout(ledger, aligned=False)
             return Continuous(config, ledger, contiguous), contiguous
+        case "disaggregated":
+            apart = PagedLayout(ledger, config.prefix_caching, apart=True)
+            return Disaggregated(ledger, apart), apart
         case "continuous" | "chunked":
             paged = PagedLayout(ledger, config.prefix_caching)
             return (Continuous if config.mode == "continuous" else Chunked)(config, ledger, paged), paged

@@ -78,7 +78,8 @@ class Branch:
     is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
     it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
     while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
-    again. `ruled`: its logits are changed before a token is drawn, by more than the repetition penalty.
+    again. `away`: another process computes its prompt; `found`: how much of that was in the cache, where it was all but
+    the last token. `ruled`: its logits are changed before a token is drawn, by more than the repetition penalty.
     """
 
     request: Request
@@ -104,6 +105,8 @@ class Branch:
     matcher: Matcher | None = None
     swapped: Swapped | None = None
     restored: tuple[int, int] = (0, 0)
+    away: bool = False
+    found: int = 0
     ruled: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -35,10 +35,11 @@ class Scheduler:
         self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
         self.policy, self.layout = policies.make(config, self.ledger)
         self.speculation = Speculation(config, self.ledger, drafter) if drafter is not None else None
+        self.away: StepPlan | None = None  # what the prefill worker computes
 
     @property
     def idle(self) -> bool:
-        return not self.requests and self.ledger.in_flight == 0
+        return not self.requests and self.ledger.in_flight == 0 and self.away is None
 
     def add(self, request: Request, more: bool = False) -> None:
         """`more`: others follow without waiting for it."""
@@ -49,6 +50,7 @@ class Scheduler:
     def plan(self, now: float = inf) -> StepPlan | None:
         """The next step at `now`, seconds from the trace's start; None when there is nothing to compute before a step
         in flight is committed, a request arrives or `patience` is over."""
+        self.ledger.yields = False
         if not self._shed():
             return None
         rows, refused = self.policy.plan(now)
@@ -65,6 +67,53 @@ class Scheduler:
                 branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
+
+    def plan_prompts(self) -> StepPlan | None:
+        """What the prefill worker, which is free, computes next; None where no prompt waits that has room, or somebody
+        has to make way first. Branches that join without are not planned before it is done: it may write what they
+        found in the cache."""
+        policy, before = self.policy, len(self.ledger.running)
+        if not isinstance(policy, policies.Disaggregated) or self.ledger.yields:
+            return None
+        rows = policy.prompts()
+        if not rows:
+            return None
+        self.away = self.layout.seal(rows, ())
+        for branch in {row.branch: None for row in rows} | dict.fromkeys(self.ledger.running[before:]):
+            branch.steps += 1
+            branch.away = True
+        return self.away
+
+    def commit_prompts(self) -> list[Committed]:
+        """The worker is done; returns each row's outcome."""
+        plan, self.away = self.away, None
+        assert plan is not None
+        for row in plan.rows:
+            row.branch.advance(row.first + row.count)
+        for branch in [branch for branch in self.ledger.running if branch.away]:
+            branch.steps -= 1
+            branch.away = False
+            self._leave(branch)
+        return [Committed((), row.count if row.branch.finished else row.again) for row in plan.rows]
+
+    def retract_prompts(self, error: str, smaller: bool) -> None:
+        """What the worker was to compute failed: all that are away wait again, for `smaller` steps where that helps;
+        else those of its rows end with `error`."""
+        plan, self.away = self.away, None
+        assert plan is not None
+        for branch, published, serial in reversed(plan.published):
+            self.ledger.withdraw(branch.blocks[published : branch.published])
+            branch.published, branch.serial = published, serial
+        for branch in [branch for branch in reversed(self.ledger.running) if branch.away]:
+            branch.steps -= 1
+            branch.away = False
+            if branch.finished:
+                self._leave(branch)
+            else:  # what they found in the cache may have been the worker's to write
+                self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
+        if not (smaller and self.ledger.limits.halve(sum(row.count for row in plan.rows), len(plan.rows))):
+            for row in plan.rows:
+                self._fail(row.branch, error)
 
     def steer(self, budget: LiveBudget) -> None:
         """Plans within this budget from now on."""
@@ -187,6 +236,9 @@ class Scheduler:
         while len(running) > most and self.config.paged and len(running) > len(running[0].together):
             if self.ledger.in_flight:
                 return False
+            if self.ledger.victim.away:
+                self.ledger.yields = True
+                return True  # the others decode meanwhile
             self.ledger.preempt(self.ledger.victim)
         return True
 

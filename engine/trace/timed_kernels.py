@@ -52,7 +52,7 @@ def kernel_times(header: Header, steps: Sequence[Step]) -> KernelTimes | None:
             operations[:, i], sizes[:, i] = work.attention_operations, work.attention_bytes - written
         elif name == STORE:
             sizes[:, i] = written
-    if header.rank_devices:
+    if header.split > 1:
         operations, sizes = np.zeros_like(operations), np.zeros_like(sizes)
     memory = compute = np.zeros_like(sizes)
     if header.roof is not None:

@@ -126,7 +126,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     In the padded modes pads count as tokens, every row attends over the width of the rectangle, and all rows go through
     the head. Recomputing writes no K and V. `shared` `[steps]`: tokens of a prefix that decode rows share and that are
     read once; `widths` `[steps]`: the rectangle's, 0 where the longest row says it. Activations between layers are not
-    counted, nor norms.
+    counted, nor norms. Of rows that a prefill worker computes nothing is.
     """
     card, config = header.model, header.config
     paged, weights = config.mode in PAGED_MODES, Weights.of(card)
@@ -141,6 +141,10 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         return np.bincount(of_step, values, len(steps))
 
     first, tokens, kind = column("first"), column("count"), column("kind")
+    ends = np.cumsum(rows)
+    for end_of, step in zip(ends.tolist(), steps):
+        if step.beside:
+            first[end_of - step.beside : end_of] = tokens[end_of - step.beside : end_of] = 0
     end = first + tokens
     if not paged:
         tokens = tokens + column("padding")
@@ -191,7 +195,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         attention_operations=by_step(row_operations),
         row_bytes=row_bytes,
         row_operations=row_operations,
-        row_ends=np.cumsum(rows),
+        row_ends=ends,
     )
 
 

@@ -76,9 +76,7 @@ class EngineProcess(EngineFace):
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._child = spawn.start(
-                "engine.core.child.host:serve", theirs, cancelled=cancelled, starts=spec.parallel.ranks > 1
-            )
+            self._child = spawn.start("engine.core.child.host:serve", theirs, cancelled=cancelled, starts=True)
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         given = self._connection, weakref.ref(self), self._child

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.config.specs import COLOCATED_MODES, PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.intake.prompts import PromptEncoder
 from engine.core.intake.resumption import ends, resume
 from engine.core.stream import StreamRouter, Ticket
@@ -80,8 +80,10 @@ class Intake:
         if params.prompt_logprobs is not None and not self._config.paged:
             raise InvalidInput(
                 f"prompt_logprobs={params.prompt_logprobs}: mode {self._config.mode!r} computes a prompt for its last "
-                f"token alone; use one of {', '.join(PAGED_MODES)}, or leave it out"
+                f"token alone; use one of {', '.join(COLOCATED_MODES)}, or leave it out"
             )
+        if self._config.disaggregated:
+            _refuse_apart(params)
         prompt = self.encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
@@ -150,3 +152,11 @@ class Intake:
                 "give the pool more memory"
             )
         return limit
+
+
+def _refuse_apart(params: SamplingParams) -> None:
+    """Raises InvalidInput for what a prompt that is computed elsewhere does not bring."""
+    for name, plain in (("beam_width", 1), ("prompt_logprobs", None)):
+        if (value := getattr(params, name)) != plain:
+            why = "mode 'disaggregated' computes prompts in another process, which tells of their K and V alone"
+            raise InvalidInput(f"{name}={value}: {why}; use continuous or chunked, or leave it out")

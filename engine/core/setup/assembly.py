@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import COLOCATED_MODES, EngineConfig, InvalidInput, ModelSpec
 from engine.core import machine
+from engine.core.prefill.handle import PrefillWorker
 from engine.core.setup.card import card_of
 from engine.core.setup.drafts import Drafts
 from engine.core.setup.kv_budget import rank_token_bytes
@@ -92,7 +93,9 @@ class Assembly:
             _refuse_undivided(config, on_gpu_path(self.model.device))
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
-            self._prepared = None  # the old cache is given back before a draft is loaded, or the new one is made
+            self._let_go()  # the old cache is given back before a draft is loaded, or the new one is made
+        if self.model.device.type == "cpu":  # of two processes each gets half of the threads
+            torch.set_num_threads(max(1, self._threads // (1 + config.disaggregated)))
         draft = self._drafts(asked, say)
         prepared = self._prepared = self._prepared or self._make_runner(config, say, draft)
         card = draft.card_with(config.kv_dtype) if draft is not None else None
@@ -102,17 +105,39 @@ class Assembly:
         depth = config.depth if config.depth is not None else ahead
         return Assembled(config, prepared, prepared.scheduler(config, drafter), depth, card, bill)
 
+    def close(self) -> None:
+        """Ends the other processes, where there are any."""
+        self._let_go()
+        self.model.close()
+
+    def _let_go(self) -> None:
+        if self._prepared is not None and self._prepared.worker is not None:
+            self._prepared.worker.close()
+        self._prepared = None
+
     def _bill(self, config: EngineConfig, prepared: PreparedRunner, draft: ModelCard | None) -> MemoryBreakdown:
         token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes + (draft.kv_token_bytes if draft else 0)
         if self.model.ranks is not None and self.model.device.type == "cuda":  # what rank 0's card has
             token_bytes = rank_token_bytes(self.model, config, draft)[0]
         pool = prepared.blocks * config.block_size * token_bytes
-        weights = draft.weight_bytes if draft else 0
-        return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, weights)
+        drafts = draft.weight_bytes if draft else 0
+        worker = prepared.worker.weight_bytes if prepared.worker is not None else 0
+        return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, drafts, worker)
 
-    def _ranks(self, config: EngineConfig, blocks: int, draft: ModelCard | None) -> dict[str, Any]:
-        """What a header tells of them; rank 0 has a draft's keys and values too."""
+    def _ranks(
+        self, config: EngineConfig, blocks: int, draft: ModelCard | None, worker: PrefillWorker | None
+    ) -> dict[str, Any]:
+        """What a header tells of them; rank 0 has a draft's keys and values too. A prefill worker is told as rank 1:
+        it holds the whole model, and the blocks are the other's."""
         model = self.model
+        if worker is not None:
+            tokens = blocks * config.block_size * model.card_with(config.kv_dtype).kv_token_bytes
+            return {
+                "rank_devices": ("cpu", "cpu"),
+                "rank_weights": (model.held_bytes, worker.weight_bytes),
+                "rank_kv": (tokens, 0),
+                "ranks_meet": "shared memory",
+            }
         if model.ranks is None or model.group is None:
             return {}
         weights = (model.held_bytes, *model.ranks.weight_bytes)
@@ -128,13 +153,19 @@ class Assembly:
             "interconnect": self._interconnect,
         }
 
+    def _threads_of(self, config: EngineConfig) -> tuple[int, str]:
+        """How many a step's computation has, and why."""
+        if config.disaggregated:
+            return torch.get_num_threads(), "each of 2 processes"
+        return self._threads, self._threads_why
+
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
         runner, ledger = parts.prepared.runner, parts.scheduler.ledger
         return Header(
             model=self.model.card_with(parts.config.kv_dtype),
             config=parts.config,
-            machine=machine_of(self.model, self._threads, self._threads_why),
+            machine=machine_of(self.model, *self._threads_of(parts.config)),
             versions=machine.versions(),
             created=time.time(),
             blocks=ledger.pool.total,
@@ -149,7 +180,7 @@ class Assembly:
             host_blocks=ledger.swapping.total,
             swap_rate=parts.prepared.host.rate,
             kernels=runner.kernels,
-            **self._ranks(parts.config, ledger.pool.total, parts.draft),
+            **self._ranks(parts.config, ledger.pool.total, parts.draft, parts.prepared.worker),
         )
 
 
@@ -170,8 +201,8 @@ def _interconnect(model: LoadedModel) -> Interconnect | None:
 
 def _refuse_undivided(config: EngineConfig, on_gpu: bool) -> None:
     """Raises InvalidInput for what ranks do not do together. On GPUs they hand each other the tokens there."""
-    if not config.paged:
-        modes = " and ".join(PAGED_MODES)
+    if config.mode not in COLOCATED_MODES:
+        modes = " and ".join(COLOCATED_MODES)
         raise InvalidInput(f"mode={config.mode!r}: a model that is split over ranks serves {modes}; use one of them")
     if config.depth and not on_gpu:
         raise InvalidInput("depth=1: ranks need each step's tokens before the next; leave depth None or 0")

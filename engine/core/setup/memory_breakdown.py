@@ -11,16 +11,16 @@ from engine.trace.records import MemoryBreakdown
 
 
 def bill_of(
-    model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0, draft: int = 0
+    model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0, draft: int = 0, worker: int = 0
 ) -> MemoryBreakdown:
     """What the device's memory holds after load and warm-up; of a model that is split over GPUs that of rank 0.
     `runtime`: what this process holds on a CPU besides weights, pool and activations; on a GPU it is asked of the
-    driver. `draft`: the weights of a draft model.
+    driver. `draft`: the weights of a draft model; `worker`: those that a prefill worker holds.
 
     The pool counts with its whole size: on a CPU its pages come only when they are written to. Where the items are
     more than there is, as with a pool larger than the memory, later ones are cut.
     """
-    weights = model.card.weight_bytes
+    weights = model.card.weight_bytes + worker
     if model.device.type == "cuda":
         weights = model.held_bytes
         torch.cuda.empty_cache()  # what steps took: `activations` counts it

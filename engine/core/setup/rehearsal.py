@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -46,6 +47,8 @@ class Rehearsal:
     """Plays small greedy requests through a runner whose pool has `blocks` blocks and which nobody else uses yet."""
 
     def __init__(self, runner: Any, config: EngineConfig, blocks: int, context: int, detokenizers: DetokenizerFactory):
+        if config.disaggregated:  # it plays prompts here too
+            config = replace(config, mode="continuous")
         self._runner, self._config, self._blocks = runner, config, blocks
         self._context = context or 1 << 30
         self._detokenizers = detokenizers

@@ -1,6 +1,8 @@
 """A runner made ready for a config: its pool sized, its graphs captured, its first steps played off the record."""
 
 import contextlib
+import mmap
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,18 +11,22 @@ import torch
 
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core.faults import Fault, device_lost, fault_of, memory_asked
+from engine.core.prefill.handle import PrefillWorker
+from engine.core.prefill.worker import layout_of
 from engine.core.setup.activations import activation_bytes, computed_bytes
 from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
+from engine.kernels.cpu.large_pages import LINE, SharedPages
 from engine.memory.allocator import release_references
 from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_needs
 from engine.models.loading import LoadedModel
 from engine.models.weights import Reporter
+from engine.parallel.ranks import RankLost
 from engine.runner import make_runner
 from engine.runner.draft_model import DraftModel
-from engine.runner.runner import Runner
+from engine.runner.runner import Runner, on_gpu_path
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import Drafter
@@ -33,7 +39,7 @@ Shape = tuple[object, ...]
 @dataclass(frozen=True, slots=True)
 class PreparedRunner:
     """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes; the `host`
-    memory that preempted requests may have."""
+    memory that preempted requests may have; the prefill `worker` of a mode that has one."""
 
     shape: Shape
     runner: Runner
@@ -43,6 +49,7 @@ class PreparedRunner:
     rehearsal: Rehearsal
     draft: DraftModel | None = None
     host: HostMemory = HostMemory()
+    worker: PrefillWorker | None = None
 
     def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
         """One for it, with an empty pool."""
@@ -62,12 +69,13 @@ class PreparedRunner:
     def serves(self, config: EngineConfig) -> bool:
         """True where the runner can be used again under `config` as it is: captures take seconds on a GPU, a fifth of
         one on a CPU."""
-        return config.paged and self.shape == shape_of(config)
+        there = self.worker is None or self.worker.alive
+        return config.paged and there and self.shape == shape_of(config)
 
 
 def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
-    mode = "paged" if config.paged else config.mode
+    mode = "paged" if config.paged and not config.disaggregated else config.mode
     graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
     drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
     pool = config.block_size, config.slots, config.token_budget, config.kv_memory
@@ -83,6 +91,25 @@ def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> 
     if mixed:
         step = max(step, computed_bytes(model, mixed[-1], min(slots, mixed[-1])))
     return gpu_needs(slots, card.layers, card.vocabulary, step, len(mixed) + len(bucket_sizes(slots)))
+
+
+def why_no_worker(model: LoadedModel) -> str:
+    """What keeps a model's prompts from being computed in another process, "" where nothing does."""
+    if on_gpu_path(model.device):
+        return "it is for a CPU so far, where processes share the KV blocks"
+    if model.devices > 1:
+        return "this model is split over several devices already"
+    if model.spec is None:
+        return "the other process loads the model itself, and this one was handed over as it is"
+    if not hasattr(os, "memfd_create"):
+        return "processes share memory as Linux has it"
+    return ""
+
+
+def shared_bytes(model: LoadedModel, config: EngineConfig, blocks: int) -> int:
+    """A file that has room for the pool, which each layer's K and V begin on a line of their own in."""
+    pool = blocks * config.block_size * model.card_with(config.kv_dtype).kv_token_bytes
+    return pool + 2 * LINE * len(model.layer_kv) + mmap.PAGESIZE
 
 
 class RunnerFactory:
@@ -120,7 +147,7 @@ class RunnerFactory:
         report, warm_up = partial(say, "capturing graphs"), partial(say, "warming up")
         if model.device.type != "cuda":
             blocks = pool_blocks(model, config, draft=draft)
-            runner = make_runner(model, config, blocks)
+            runner, worker = self._with_worker(config, blocks, say)
             runner.capture(report)
             rehearsal = self._warm(runner, config, blocks, warm_up)
             if shape not in self._activations:
@@ -129,7 +156,7 @@ class RunnerFactory:
             recorded = runner.recorded_bytes + (drafts.runner.recorded_bytes if drafts else 0)
             activations = self._activations[shape] + recorded
             host = prepare_host_memory(runner, config, blocks, self._roof)
-            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host)
+            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host, worker)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config, say)
         activations = self._activations[shape]
@@ -146,6 +173,30 @@ class RunnerFactory:
         host = prepare_host_memory(runner, config, blocks, self._roof)
         rehearsal = self._warm(runner, config, blocks, warm_up)
         return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
+
+    def _with_worker(self, config: EngineConfig, blocks: int, say: Reporter) -> tuple[Runner, PrefillWorker | None]:
+        """A runner, and where the mode has one a prefill worker over the same blocks."""
+        model = self._model
+        if not config.disaggregated:
+            return make_runner(model, config, blocks), None
+        if why := why_no_worker(model):
+            raise InvalidInput(f"mode='disaggregated': {why}; use continuous or chunked")
+        assert model.spec is not None
+        if (free := free_memory(model.device)) < model.held_bytes:
+            raise InvalidInput(
+                f"mode='disaggregated': its other process holds the weights once more, {model.held_bytes:,} bytes, and "
+                f"{free:,} are free; use continuous or chunked"
+            )
+        pages = SharedPages(shared_bytes(model, config, blocks))
+        try:
+            runner = make_runner(model, config, blocks, zeros=pages.zeros)
+            worker = PrefillWorker(model.spec, config, blocks, pages, torch.get_num_threads())
+            worker.ready(lambda: say("waiting for the prefill worker"), layout_of(runner.block_caches))
+        except RankLost as error:
+            raise InvalidInput(f"mode='disaggregated': {error}; use continuous or chunked") from error
+        finally:
+            pages.close()
+        return runner, worker
 
     def _draft(
         self,

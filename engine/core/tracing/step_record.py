@@ -116,6 +116,7 @@ class NotedStep:
             kv_external=kv.external,
             attention=launched.attention,
             graph=launched.graph,
+            beside=launched.beside,
             device=launched.device,
             swapping=launched.swapping,
             **_drafts(rows, committed, piece),

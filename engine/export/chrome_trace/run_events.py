@@ -37,6 +37,7 @@ class RunEvents:
         self._told: dict[str, Mapping[str, float]] = {}
         self._emitted: deque[tuple[float, int]] = deque()
         self._blocks = 0
+        self._apart = False  # the ranks are who decodes and its prefill worker
         self.now = 0
 
     def feed(self, record: Record) -> None:
@@ -57,7 +58,7 @@ class RunEvents:
             case Notice():
                 self._file.instant(self._pid, record.level, self._at(record.time), {"text": record.text})
             case Header():
-                self._blocks = record.blocks
+                self._blocks, self._apart = record.blocks, record.config.disaggregated
             case _:
                 pass
 
@@ -118,7 +119,15 @@ class RunEvents:
         its slices lie one after another from the launch on. Of a pipeline it tells when each micro-batch was computed;
         what is empty between is a bubble."""
         while len(self._ranks) < len(step.rank_bytes):
-            self._ranks.append((self._pid, self._file.thread(self._pid, f"rank {len(self._ranks)}")))
+            number = len(self._ranks)
+            name = ("decode", "prefill worker")[number] if self._apart else f"rank {number}"
+            self._ranks.append((self._pid, self._file.thread(self._pid, name)))
+        if self._apart:
+            for track, took, sent in zip(self._ranks, step.rank_computing.tolist(), step.rank_bytes.tolist()):
+                args = {"step": step.step} | ({"bytes handed over": sent} if sent else {})
+                if took > 0:
+                    self._slice(track, "computing", self._at(step.started), self._at(step.started + took), text(args))
+            return
         if len(step.micro_begun):
             self._of_stages(step)
             return

@@ -8,6 +8,7 @@ rows share are copied together after all, once for all these rows, and one produ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,19 +16,29 @@ from torch import Tensor
 
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.padded import NEVER, causal_attention
+from engine.kernels.cpu.large_pages import Zeros
 
 
-def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+def plain_zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """By torch."""
+    return torch.zeros(*shape, dtype=dtype)
+
+
+def allocate_keys(
+    blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype, zeros: Zeros = plain_zeros
+) -> Tensor:
     """A K cache of logical shape `[blocks, block_size, kv_heads, head_dim]`, stored head first in each block."""
-    return torch.zeros(blocks, kv_heads, block_size, head_dim, dtype=dtype).transpose(1, 2)
+    return zeros((blocks, kv_heads, block_size, head_dim), dtype).transpose(1, 2)
 
 
-def allocate_values(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+def allocate_values(
+    blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype, zeros: Zeros = plain_zeros
+) -> Tensor:
     """A V cache of the same logical shape, each head's tokens side by side: `[blocks, kv_heads, head_dim, block_size]`.
 
     The products of decode attention then both sum over what lies side by side, which MKL does fastest for few queries.
     """
-    return torch.zeros(blocks, kv_heads, head_dim, block_size, dtype=dtype).permute(0, 3, 1, 2)
+    return zeros((blocks, kv_heads, head_dim, block_size), dtype).permute(0, 3, 1, 2)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.kernels.attention.options import Options
 from engine.kernels.cpu import structures as held
-from engine.kernels.cpu.large_pages import LargePages, zeros_in_large_pages
+from engine.kernels.cpu.large_pages import LargePages, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.library import function, native, work
 from engine.kernels.cpu.recorder import recording
 from engine.kernels.cpu.strides import spread
@@ -66,15 +66,19 @@ def kernels_in_words(dtype: torch.dtype) -> str:
     return f"compiled: {found.why}" if computes(dtype) else f"torch's: there are none of {dtype}"
 
 
-def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+def allocate_keys(
+    blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype, zeros: Zeros = zeros_in_large_pages
+) -> Tensor:
     """A K cache of logical shape `[blocks, block_size, kv_heads, head_dim]`; a block's keys lie side by side, value by
     value: a vector of the processor is so many keys, and no product is summed over its lanes."""
-    return zeros_in_large_pages((blocks, kv_heads, head_dim, block_size), dtype).permute(0, 3, 1, 2)
+    return zeros((blocks, kv_heads, head_dim, block_size), dtype).permute(0, 3, 1, 2)
 
 
-def allocate_values(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+def allocate_values(
+    blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype, zeros: Zeros = zeros_in_large_pages
+) -> Tensor:
     """A V cache of the same logical shape, stored head first in each block."""
-    return zeros_in_large_pages((blocks, kv_heads, block_size, head_dim), dtype).transpose(1, 2)
+    return zeros((blocks, kv_heads, block_size, head_dim), dtype).transpose(1, 2)
 
 
 @dataclass(slots=True)

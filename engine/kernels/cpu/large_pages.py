@@ -8,9 +8,10 @@ virtual machine twice. On two cores of an AMD EPYC, the products of a step of 33
 import contextlib
 import math
 import mmap
+import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_long, c_void_p
 from functools import partial
 from typing import Any
@@ -30,6 +31,9 @@ LINE = 64  # bytes; where a tensor begins
 SPARE = 2  # times as much memory must be free as is populated
 
 
+Zeros = Callable[[Sequence[int], torch.dtype], Tensor]
+
+
 class LargePages:
     """Tensors of a CPU that lie side by side, for as long as any of them is held."""
 
@@ -47,6 +51,30 @@ class LargePages:
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
         begin, self._at = self._at, -(-(self._at + size) // LINE) * LINE
         return torch.frombuffer(self._memory, dtype=dtype, count=math.prod(shape), offset=begin).view(*shape)
+
+
+class SharedPages:
+    """Tensors in memory that processes share, a file without a name: `descriptor` is handed on. Who asks for the same
+    tensors in the same order has the same ones. They live as long as somebody holds them, with or without this. Of
+    `size` bytes only those take memory that are written to."""
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        self.size, self._at = size, 0
+        self.descriptor = os.memfd_create("batchscope-kv") if descriptor is None else descriptor
+        if descriptor is None:
+            os.ftruncate(self.descriptor, size)
+        self._memory = mmap.mmap(self.descriptor, size)
+        with contextlib.suppress(OSError):
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+
+    def zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Those of who made the file; of others, what lies there."""
+        begin, count = self._at, math.prod(shape)
+        self._at = -(-(begin + count * dtype.itemsize) // LINE) * LINE
+        return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=begin).view(*shape)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
 
 
 def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.large_pages import zeros_in_large_pages
+from engine.kernels.cpu.large_pages import Zeros, zeros_in_large_pages
 from engine.kernels.quantized_kv import Codes, dequantize, quantize
 
 
-def allocate(blocks: int, block_size: int, kv_heads: int, head_dim: int, codes: torch.dtype) -> Tensor:
+def allocate(
+    blocks: int, block_size: int, kv_heads: int, head_dim: int, codes: torch.dtype, zeros: Zeros = zeros_in_large_pages
+) -> Tensor:
     """A K or V cache `[blocks, block_size, kv_heads, head_dim + 1]` of codes of this dtype."""
-    return zeros_in_large_pages((blocks, block_size, kv_heads, head_dim + 1), codes)
+    return zeros((blocks, block_size, kv_heads, head_dim + 1), codes)
 
 
 def keys_of(cache: Tensor) -> Codes:

@@ -28,6 +28,7 @@ class _Open:
     prompt: int
     samples: int
     scheduled: float | None = None
+    found: bool = False  # what of its prompt was in the cache is counted
     answered: bool = False
     first: dict[int, float] = field(default_factory=dict)
     last: dict[int, float] = field(default_factory=dict)
@@ -86,11 +87,14 @@ class Observer:
         self.step_tokens.add(int(step.count.sum()))
         requests, branches = step.request.tolist(), step.branch.tolist()
         for row in (step.kind == Kind.PREFILL).nonzero()[0].tolist():
-            if (one := self._open.get(requests[row])) is not None and one.scheduled is None:
-                one.scheduled = step.started
-                self.queue.add(step.started - one.submitted)
-                self.looked_up += one.prompt if self.header.config.prefix_caching else 0
-                self.reused += int(step.reused[row])
+            if (one := self._open.get(requests[row])) is not None:
+                if one.scheduled is None:
+                    one.scheduled = step.started
+                    self.queue.add(step.started - one.submitted)
+                    self.looked_up += one.prompt if self.header.config.prefix_caching else 0
+                if not one.found and step.count[row]:  # of a prompt under way nothing is told yet
+                    one.found = True
+                    self.reused += int(step.reused[row])
         self.generated += len(step.token)
         gaps, now = [], step.ended
         for row in step.token_row.tolist():

@@ -19,7 +19,7 @@ def draft_speedup(steps: Iterable[Step]) -> float | None:
         if not step.rows or (step.kind != Kind.DECODE).any():
             continue
         spent = sum(step.seconds.values())
-        tokens.append(int(step.count.sum()))
+        tokens.append(int(step.own.count.sum()))
         seconds.append(spent - step.seconds.get("draft", 0.0))
         if step.drafted.any():
             verified.append((step.rows, len(step.token), spent))

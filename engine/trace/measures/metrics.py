@@ -188,7 +188,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     def a_second(number: int) -> float:
         return number / duration if duration > 0 else 0.0
 
-    rows, kind = sum(s.rows for s in steps), log.column("kind")
+    taken, kind = sum(s.rows for s in steps), log.column("kind")  # places, those of prompts under way too
+    rows = taken - sum(s.under_way for s in steps)
     count, wasted, padding = log.column("count"), log.column("wasted"), log.column("padding")
     for_nothing = int(((kind == Kind.HELD) | ((wasted >= count) & (count > 0))).sum())
     padded, thrown_away = int(padding.sum()), int(wasted.sum())
@@ -198,7 +199,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     places = slots * len(steps)
     samples = sum(s.params.branches for s in log.submitted)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
-    busy = sum(sum(s.seconds.values()) for s in steps)
+    busy = sum(sum(s.seconds.values()) for s in steps if s.rows > s.beside)
     stall = int(times.gap.argmax()) if len(times.gap) else None
     drafting = [s for s in steps if len(s.drafted)]
     drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)
@@ -231,7 +232,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         row_steps=rows,
         wasted_rows=for_nothing,
         wasted_row_share=for_nothing / rows if rows else 0.0,
-        idle_share=max(0.0, 1 - rows / places) if places else 0.0,
+        idle_share=max(0.0, 1 - taken / places) if places else 0.0,
         computed_tokens=computed,
         padding_tokens=padded,
         padding_share=padded / computed if computed else 0.0,

@@ -142,6 +142,7 @@ class RecordCheck:
         _within("drafted", step.drafted, 0, MOST)
         _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
         _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
+        _expect(0 <= step.beside <= step.rows, "rows of a prefill worker")
         _expect(len(step.rank_bytes) in (0, len(self._header.rank_devices)), "times of each rank")
         kernels = self._header.kernels
         _expect(len(step.kernel) in (0, len(kernels.names) if kernels is not None else 0), "times of each kernel")

@@ -185,6 +185,11 @@ class Header:
     kernels: Kernels | None = None
 
     @property
+    def split(self) -> int:
+        """Over how many ranks the model is split. A prefill worker has the whole of it, as who decodes does."""
+        return 1 if self.config.disaggregated else max(1, len(self.rank_devices))
+
+    @property
     def most_tokens(self) -> int:
         """Of those that are computed at once: a longer step is recorded as several runs."""
         return self.mixed_graphs[-1] if self.mixed_graphs else self.config.token_budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 
 import numpy as np
@@ -76,16 +76,17 @@ class Step:
     """One committed step, in columns.
 
     Rows `[rows]`: `request`, `branch`, `slot`, `first` (position of the row's first token), `count` (tokens computed),
-    `kind`, `wasted` (of `count`: computed and thrown away, by held rows, rows past a stop and recomputation),
-    `padding` (pad tokens that were computed beside `count`), `reused` (tokens before `first` that need no computing, on
-    a branch's first row: their K and V were there, of a prefix that was kept or of another sample's prompt). What the
-    model was given is the sum of `count + padding`. Emitted tokens, in row order: `token_row` (index of the row),
-    `token`, `logprob` (natural log, of the model's own distribution), and `text_end`, where each token's part of `text`
-    ends; a token's part may be empty while a character or a stop string is held back. Alternatives, for rows that
-    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`. Of
+    `kind`, `wasted` (of `count`: computed and thrown away, by held rows, rows past a stop and recomputation), `padding`
+    (pad tokens that were computed beside `count`), `reused` (tokens before `first` that need no computing, on a
+    branch's first row: their K and V were there, of a prefix that was kept or of another sample's prompt). What the
+    model was given is the sum of `count + padding`. The last `beside` rows are prompts that a prefill worker computes
+    meanwhile: with `count` 0 until the step by whose end it is done. Emitted tokens, in row order: `token_row` (index
+    of the row), `token`, `logprob` (natural log, of the model's own distribution), and `text_end`, where each token's
+    part of `text` ends; a token's part may be empty while a character or a stop string is held back. Alternatives, for
+    rows that asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`. Of
     tokens that were held to a grammar: `allowed_token_index` (index into `token`) and how many tokens were `allowed`;
-    and where the likeliest of all was not, what the model would rather have said: `rather_token_index`,
-    `rather_token`, `rather_logprob`, `rather_text`.
+    and where the likeliest of all was not, what the model would rather have said: `rather_token_index`, `rather_token`,
+    `rather_logprob`, `rather_text`.
 
     What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
@@ -194,9 +195,24 @@ class Step:
     rank_communicating: Array = empty(np.float32)
     rank_waiting: Array = empty(np.float32)
     rank_bytes: Array = empty(np.int64)
+    beside: int = 0
     micro_begun: Array = empty(np.float32)
     micro_ended: Array = empty(np.float32)
     kernel: Array = empty(np.float32)
+
+    @property
+    def own(self) -> Step:
+        """The step as who decodes has computed it: without the rows of a prefill worker."""
+        if not self.beside:
+            return self
+        columns = "request branch slot first count kind wasted padding reused drafted accepted".split()
+        most = self.rows - self.beside
+        return replace(self, beside=0, **{name: getattr(self, name)[:most] for name in columns})
+
+    @property
+    def under_way(self) -> int:
+        """How many rows are prompts that a prefill worker has not computed yet."""
+        return int((self.count[-self.beside :] == 0).sum()) if self.beside else 0
 
     @property
     def rows(self) -> int:

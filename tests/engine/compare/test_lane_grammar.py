@@ -18,8 +18,9 @@ from engine.compare.lane import (
     lane_title,
 )
 from engine.compare.lane_grammar import lane_name, lane_names, lane_text, parse_lane, parse_lanes
+from engine.config import SHARED_BUDGET_MODES
 from engine.config.parallel import Parallel
-from engine.config.specs import ADMISSIONS, MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
+from engine.config.specs import ADMISSIONS, COLOCATED_MODES, MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
 SPLITS = [
     Parallel(),
@@ -36,13 +37,15 @@ def lanes(draw: st.DrawFn) -> Lane:
     """Any lane whose settings all mean something to its mode."""
     mode = draw(st.sampled_from(list(MODES)))
     values: dict[str, object] = {"mode": mode, "block_size": draw(st.sampled_from([4, 16, 64]))}
-    values["depth"] = draw(st.sampled_from([None, 0, 1]))
+    colocated = mode in COLOCATED_MODES
+    values["depth"] = draw(st.sampled_from([None, 0, 1] if mode != "disaggregated" else [None, 0]))
     values["seed"] = draw(st.integers(0, 1 << 40))
     running = draw(st.integers(1, 5000)) if mode not in SOLITARY_MODES else EngineConfig().max_running
     values["max_running"], values["token_budget"] = running, max(2048, running)
     if mode in JOINING_MODES:
-        values["token_budget"] = running + draw(st.integers(0, 5000))
         values["join_every"] = draw(st.integers(1, 9))
+    if mode in SHARED_BUDGET_MODES:
+        values["token_budget"] = running + draw(st.integers(0, 5000))
     if mode == "dynamic":
         values["longest_wait"] = draw(st.floats(0, 3600) | st.integers(0, 3600))
     if mode in BATCHED_MODES:
@@ -59,18 +62,18 @@ def lanes(draw: st.DrawFn) -> Lane:
         if values["speculation"] == "draft":
             drafts = None, ModelSpec("demo-draft"), ModelSpec("./a:b,c"), ModelSpec("org/model", revision="e")
             values["draft"] = draw(st.sampled_from(drafts))
-        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"]))
+        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"] if colocated else ["recompute"]))
         if values["preemption"] != "recompute":
             values["swap_memory"] = draw(st.none() | st.integers(1, 1 << 40))
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])), revision=draw(st.none() | texts),
-        parallel=draw(st.sampled_from(SPLITS)) if mode in PAGED_MODES else Parallel(),
+        parallel=draw(st.sampled_from(SPLITS)) if colocated else Parallel(),
     )  # fmt: skip
     if spec.parallel.ranks == 1:
         spec = replace(spec, kv_heads=draw(st.sampled_from(["auto", "all", 1, 8])))
-    beams = draw(st.integers(1, 64)) if mode in PAGED_MODES else 1
+    beams = draw(st.integers(1, 64)) if colocated else 1
     return Lane(EngineConfig(**values), spec, draw(st.just("") | texts), beams)  # type: ignore[arg-type]
 
 

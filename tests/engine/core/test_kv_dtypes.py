@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, measure
-from engine.config import MODES
+from engine.config import MODES, PAGED_MODES
 from engine.models.loading import load
 from engine.trace import FinishReason
 from tests.engine.captured_logits import answers
@@ -63,9 +63,11 @@ def test_tokens_are_those_of_transformers_with_rounded_keys_and_values(
             assert off < 0.03, off
 
 
-@pytest.mark.parametrize("mode", sorted(set(MODES) - {"continuous", "chunked"}))
+@pytest.mark.parametrize("mode", sorted(set(MODES) - set(PAGED_MODES)))
 def test_modes_without_blocks_refuse_them(mode: str) -> None:
-    with pytest.raises(InvalidInput, match=f"kv_dtype='int8': mode '{mode}' .* continuous, chunked, or auto"):
+    with pytest.raises(
+        InvalidInput, match=f"kv_dtype='int8': mode '{mode}' .* continuous, chunked, disaggregated, or auto"
+    ):
         EngineConfig(mode, kv_dtype="int8")
 
 

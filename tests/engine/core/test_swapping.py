@@ -106,7 +106,7 @@ def test_a_run_tells_what_was_swapped_and_how_long_it_took(demo: Engine, tmp_pat
 
 
 def test_what_swapping_cannot_have_is_refused(demo: Engine) -> None:
-    with pytest.raises(InvalidInput, match="mode 'static' has no blocks to copy; use one of continuous, chunked"):
+    with pytest.raises(InvalidInput, match="mode 'static' swaps no blocks; use one of continuous, chunked"):
         EngineConfig("static", preemption="swap")
     with pytest.raises(InvalidInput, match="preemption by recompute copies nothing; use swap or auto"):
         EngineConfig(swap_memory=1 << 20)

@@ -7,7 +7,7 @@ early, a position computed twice or never, or a token fed to the wrong row gives
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from engine.decoding.output import Output
 from engine.runner.launched_step import LaunchedStep
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
-from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.plan import Committed, Row, StepPlan
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
@@ -135,6 +135,7 @@ class Simulation:
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
         self._host = [_UNWRITTEN] * (self.hosts * self.config.block_size)
         self._strips: dict[Branch, list[int]] = {}
+        self._late = 0  # steps after which the prefill worker is done
         self._last_token = [_UNWRITTEN] * self.config.max_running
 
     @property
@@ -181,6 +182,9 @@ class Simulation:
     def step(self, fails: bool = False, loses: bool = False, starves: bool = False) -> bool:
         """One turn of the engine's loop; False when there was nothing to do. `fails`: the launch raises; `loses`: the
         step to be committed cannot be read, and wrote nothing; `starves`: it ran out of memory."""
+        if self.scheduler.away is None and (prompts := self.scheduler.plan_prompts()) is not None:
+            self._late = len(self.records) % 4
+            self.plans.append(prompts)
         plan = self.scheduler.plan()
         if plan is not None:
             self.plans.append(plan)
@@ -199,6 +203,10 @@ class Simulation:
                 self._lose(committing)
             else:
                 self._commit(committing, sampled)
+            did = True
+        elif plan is None and self.scheduler.away is not None:
+            self._late = 0
+            self._record(StepPlan(()), [])
             did = True
         elif plan is None and self.scheduler.ledger.has_changes:
             self._record(None, [])
@@ -331,8 +339,25 @@ class Simulation:
             if block in own:  # else it went to others, who have written since
                 self._cache[block * size : (block + 1) * size] = [_UNWRITTEN] * size
 
+    def _beside(self) -> tuple[list[Row], list[Committed]]:
+        """The prefill worker's rows for a step's record. It writes as late as it can, over what was written since."""
+        away = self.scheduler.away
+        if away is None:
+            return [], []
+        self._late -= 1
+        if self._late >= 0:
+            return [replace(row, count=0, reused=0, again=0) for row in away.rows], [Committed()] * len(away.rows)
+        for row in away.rows:
+            assert not row.samples
+            self._write(row)
+        return list(away.rows), self.scheduler.commit_prompts()
+
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = LaunchedStep(plan or StepPlan(()), 0.0)
+        rows = list[Row]()
+        if plan is not None:
+            rows, outcomes = self._beside()
+            plan, committed = replace(plan, rows=(*plan.rows, *rows)), [*committed, *outcomes]
+        launched: Any = LaunchedStep(plan or StepPlan(()), 0.0, beside=len(rows))
         record = NotedStep(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str).record()
         self.records.append(record)
         self.told.feed(record)
@@ -361,6 +386,9 @@ class Simulation:
         assert len(slots) == len(set(slots)) <= config.slots
         assert all(0 <= slot < config.slots for slot in slots)
         in_flight = [row.branch for plan, _ in self.in_flight for row in plan.rows]
+        in_flight += [branch for branch in running if branch.away]
+        away = self.scheduler.away.rows if self.scheduler.away is not None else ()
+        coming = {place // config.block_size for row in away for place in self._places(row)}
         together = self.scheduler.policy.leave_together
         for branch in running:
             assert branch.steps == in_flight.count(branch)
@@ -378,7 +406,7 @@ class Simulation:
         assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
         for (_, tokens), (block, _) in pool._published.items():
             held_there = self._cache[block * config.block_size : (block + 1) * config.block_size]
-            assert tuple(held_there) == tokens, "what can be found has been written"
+            assert block in coming or tuple(held_there) == tokens, "what can be found has been written"
         if self.plans:
             self._check_plan(self.plans[-1])
 
@@ -391,7 +419,13 @@ class Simulation:
             most = self.config.most_sampled if self.drafter else 1
             assert all(row.count <= most for row in decodes)
             assert all(row.first + row.count <= max(row.branch.reach, row.first + 1) for row in decodes)
-        if mode == "chunked":
+        if mode == "disaggregated":
+            order = [row.kind for row in plan.rows]
+            assert order == sorted(order, reverse=True), "decodes come first"
+            assert not any(row.branch.away for row in plan.rows) or self.scheduler.away is plan
+            ends = [row for row in plan.rows if row.kind is Kind.PREFILL and row.samples]
+            assert all(row.count == 1 for row in ends), "a prompt but for its last token is the worker's"
+        elif mode == "chunked":
             order = [row.kind for row in plan.rows]
             assert order == sorted(order, reverse=True), "decodes come first"
         else:

@@ -22,6 +22,7 @@ def budgets(config: EngineConfig) -> st.SearchStrategy[LiveBudget]:
 def test_whatever_is_set_on_the_way_every_request_says_what_it_says_alone(
     data: st.DataObject, mode: str, depth: int
 ) -> None:
+    depth = 0 if mode == "disaggregated" else depth
     config = EngineConfig(mode, max_running=5, token_budget=24, block_size=4, depth=depth)
     simulation = Simulation(config, 24, depth)
     requests = [simulation.add(list(range(1, 2 + 5 * n)), 12, ignore_eos=True) for n in range(7)]

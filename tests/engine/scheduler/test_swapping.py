@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import PAGED_MODES, EngineConfig
+from engine.config.specs import COLOCATED_MODES, EngineConfig
 from engine.scheduler.request import Branch, Life, Request
 from engine.scheduler.swap_cost import SwapCost
 from engine.trace.records import FinishReason, Step, SwapEvent
@@ -44,7 +44,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     rows, errs_every = draw(st.integers(2, 6)), draw(st.sampled_from([0, 0, 2, 1000]))
     cost = st.just(SwapCost(4.0, 1.0, 1.0, 0.1)) if draw(st.booleans()) else st.none()
     config = EngineConfig(
-        draw(st.sampled_from(PAGED_MODES)),
+        draw(st.sampled_from(COLOCATED_MODES)),
         max_running=rows,
         token_budget=draw(st.integers(rows, 40)),
         block_size=draw(st.sampled_from([1, 2, 4])),
@@ -127,7 +127,7 @@ def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve
     seen: Counter[SwapEvent] = Counter()
     found = rows = evicted = 0
     for seed in range(20):
-        caching, mode = bool(seed & 1), PAGED_MODES[seed // 2 % 2]
+        caching, mode = bool(seed & 1), COLOCATED_MODES[seed // 2 % 2]
         drafts, depth = seed % 3 == 0, int(seed % 3 == 1)
         speculation = "ngram" if drafts else None
         config = EngineConfig(
@@ -316,7 +316,7 @@ def test_what_a_lost_step_should_have_brought_back_is_read_by_nobody() -> None:
     check_said(simulation)
 
 
-@pytest.mark.parametrize("mode", PAGED_MODES)
+@pytest.mark.parametrize("mode", COLOCATED_MODES)
 def test_what_a_lost_step_should_have_copied_out_comes_back_to_nobody(mode: str) -> None:
     config = EngineConfig(mode, 4, 64, 4, depth=1, preemption="swap")
     simulation = Simulation(config, 40, 1, hosts=40)

@@ -53,9 +53,10 @@ def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:
 def alike(draw: st.DrawFn) -> Case:
     """Prompts that begin alike, short answers and few blocks: blocks are shared, kept and evicted all the time."""
     size, running = draw(st.sampled_from([1, 2, 4])), draw(st.integers(2, 4))
+    mode = draw(st.sampled_from(PAGED_MODES))
     config = EngineConfig(
-        draw(st.sampled_from(PAGED_MODES)), running, draw(st.integers(running, 24)), size, prefix_caching=True,
-        depth=draw(st.integers(0, 1)),
+        mode, running, draw(st.integers(running, 24)), size, prefix_caching=True,
+        depth=0 if mode == "disaggregated" else draw(st.integers(0, 1)),
     )  # fmt: skip
     blocks = draw(st.integers(5, 14))
     longest = min(blocks * size, 5 * size)
