@@ -59,7 +59,7 @@ def run_words(header: Header) -> str:
         where = machine.gpu or "GPU"
     else:
         where = trn("CPU, {count} core", "CPU, {count} cores", machine.cores)
-    cache = tr("paged") if header.config.mode in ("continuous", "chunked") else tr("contiguous")
+    cache = tr("paged") if header.config.paged else tr("contiguous")
     cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
     cache += f", {admission_words(header.config.admission)}" if header.config.admission != "fcfs" else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
@@ -202,6 +202,8 @@ def mode_words(mode: str) -> str:
             return tr("paged KV cache; requests join and leave at every step; prefill and decode in separate steps")
         case "chunked":
             return tr("paged KV cache; decodes and chunks of prompts share the token budget of one step")
+        case "disaggregated":
+            return tr("paged KV cache; one process computes prompts while another decodes, over the same blocks")
     raise KeyError(mode)
 
 
@@ -233,8 +235,10 @@ def counted(count: int, noun: str) -> str:
     return digits(f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s")
 
 
-def rank_title(rank: int) -> str:
-    """ "rank 1" of a split model."""
+def rank_title(rank: int, apart: bool = False) -> str:
+    """ "rank 1" of a split model; `apart`: the ranks are who decodes and its prefill worker."""
+    if apart:
+        return tr("prefill") if rank else tr("decode")
     return tr("rank {number}", number=rank)
 
 

@@ -15,7 +15,10 @@ KEY = "compare/race"
 MOST_LANES = 4
 FIRST_WORKLOAD = "mixed-lengths"
 FIRST_LANES = ("static:8", "continuous-padded", "continuous")
-ADDED = ("continuous", "static:8", "chunked", "dynamic:8", "continuous-padded:8", "sequential", "recompute")
+ADDED = (
+    *("continuous", "static:8", "chunked", "disaggregated", "dynamic:8", "continuous-padded:8", "sequential"),
+    "recompute",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ TITLES = {  # of lanes without a name, by mode
     "continuous-padded": tr("Continuous, padded"),
     "continuous": tr("Continuous, paged"),
     "chunked": tr("Chunked prefill, paged"),
+    "disaggregated": tr("Disaggregated prefill, paged"),
 }
 SENTENCES = {
     "recompute": tr("every token computes the whole text again"),
@@ -59,6 +60,7 @@ SENTENCES = {
     "continuous-padded": tr("requests join and leave at every step; all are padded to the longest"),
     "continuous": tr("requests join and leave at every step"),
     "chunked": tr("requests join and leave at every step; long prompts share steps with the decodes"),
+    "disaggregated": tr("one process computes prompts, another decodes; neither waits for the other's work"),
 }
 ORDERS = {  # of a race: its title, and what it is
     "as listed": (tr("as listed"), tr("The lanes in their order, in every repeat.")),

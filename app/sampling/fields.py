@@ -6,7 +6,7 @@ from app.language import tr
 from app.sampling.typed_texts import as_typed, bias_as_typed, typed_bias, typed_texts
 from app.ui.controls import DropDown, Number, SliderValue, Switch, line_edit
 from app.ui.forms.form import Field
-from engine.config import MOST_SAMPLES, PAGED_MODES
+from engine.config import COLOCATED_MODES, MOST_SAMPLES, PAGED_MODES
 
 MOST_ALTERNATIVES = 20
 TEMPERATURE = tr("0 is greedy: always the likeliest token")
@@ -80,7 +80,7 @@ def sampling_fields() -> list[Field]:
         Field("ignore_eos", tr("Ignore EOS"), endless, ENDLESS),
         Field("logprobs", tr("Alternatives"), alternatives, ALTERNATIVES),
         Field("n", tr("Samples"), samples, SAMPLES, modes=PAGED_MODES, idle=1),
-        Field("beam_width", tr("Beams"), beams, BEAMS, modes=PAGED_MODES, idle=1),
+        Field("beam_width", tr("Beams"), beams, BEAMS, modes=COLOCATED_MODES, idle=1),
         Field("length_penalty", tr("By length"), penalty_of_length, LENGTH_PENALTY, _rounded),
         Field("early_stopping", tr("Ends when"), stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
     ]

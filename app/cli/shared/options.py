@@ -126,7 +126,9 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
 
 
 def engine_options(parser: argparse.ArgumentParser) -> None:
-    to = parser.add_argument_group("batching and the KV cache", f"Paged modes are {' and '.join(PAGED_MODES)}.")
+    *most, last = PAGED_MODES
+    paged = f"Paged modes are {', '.join(most)} and {last}."
+    to = parser.add_argument_group("batching and the KV cache", paged)
     default = EngineConfig()
     every = "continuous modes: requests join every so many steps"
     wait = "dynamic: how long a batch waits for more requests (default: 0.2)"

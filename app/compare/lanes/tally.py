@@ -86,7 +86,7 @@ class LaneTally:
         self._before = present, np.array(held, float)
         if not step.rows:
             return
-        self._rows += step.rows
+        self._rows += step.rows - step.under_way
         for_nothing = (step.kind == Kind.HELD) | ((step.wasted >= step.count) & (step.count > 0))
         self._wasted += int(np.count_nonzero(for_nothing))
         self._computed += int(step.count.sum())

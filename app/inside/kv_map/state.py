@@ -236,7 +236,8 @@ class KvState:
         held = step.kind == Kind.HELD
         if held.any():
             tables.over[handles[held & (handles >= 0)]] = True
-        rows = np.flatnonzero((handles >= 0) & ~held)
+        under_way = (step.count == 0) & (step.beside > 0)  # a prefill worker's: nothing is known to be written
+        rows = np.flatnonzero((handles >= 0) & ~held & ~under_way)
         if not len(rows):
             return
         handles, first, count = handles[rows], step.first[rows].astype(np.int64), step.stays[rows]

@@ -57,6 +57,9 @@ class DeviceBar(Painted):
         bars = self._high + (theme.px(13) if self._whole else 0)
         return bars + (theme.px(4) + (lines + len(self._ranks)) * self.pitch if lines else 0)
 
+    def _rank_title(self, rank: int) -> str:
+        return rank_title(rank, self.bill is not None and self.bill.apart)
+
     @property
     def _ranks(self) -> tuple[RankBill, ...]:
         """Those that have a line."""
@@ -70,7 +73,7 @@ class DeviceBar(Painted):
         if said != self._said:
             self._said, self.bill, self._moment = said, bill, moment
             counts = ", ".join(f"{item.title} {bytes_words(item.count)}" for item in bill.items) if bill else ""
-            counts += "".join(f". {rank_title(i)}: {rank.words}" for i, rank in enumerate(self._ranks))
+            counts += "".join(f". {self._rank_title(i)}: {rank.words}" for i, rank in enumerate(self._ranks))
             self.setAccessibleDescription(counts + (f". {bill.source}" if bill is not None else ""))
             self.update()
 
@@ -163,7 +166,7 @@ class DeviceBar(Painted):
         ranks, px, face, ink = self._ranks, theme.px, self.face, theme.current().secondary
         if not ranks or y + len(ranks) * self.pitch > self.height() + 1:
             return y
-        titles = [rank_title(number) for number in range(len(ranks))]
+        titles = [self._rank_title(number) for number in range(len(ranks))]
         left = max(map(face.width, titles)) + px(8)
         right = max(face.width(rank.words) for rank in ranks) + px(8)
         room = self.width() - left - right

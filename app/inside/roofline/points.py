@@ -146,7 +146,7 @@ class Point:
 
 
 def _waiting(step: Step) -> float:
-    """The share of their time that ranks waited for each other."""
+    """The share of their time that ranks of a split model waited for each other."""
     if not len(step.rank_waiting):
         return 0.0
     spent = float(step.rank_computing.sum() + step.rank_communicating.sum() + step.rank_waiting.sum())
@@ -207,13 +207,14 @@ class RooflinePoints(Columns):
             self._last_end = step.ended
             if not step.rows or seconds <= 0 or size <= 0 or operations <= 0:
                 continue
-            prefills = int(np.count_nonzero(step.kind == Kind.PREFILL))
-            kind = PREFILL if prefills == step.rows else MIXED if prefills else DECODE
-            rows = step.rows
-            sent = float(step.rank_bytes.max(initial=0))
+            own = step.own
+            prefills, rows = int(np.count_nonzero(own.kind == Kind.PREFILL)), own.rows
+            kind = PREFILL if prefills == rows else MIXED if prefills else DECODE
+            split = self.header is not None and self.header.split > 1
+            sent = float(step.rank_bytes.max(initial=0)) if split else 0.0
             counted = kind, tokens, rows, size, operations, seconds
             parts = *self._parts(step), *of_attention
-            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step), *parts)
+            self.append(step.step, step.started, step.ended, *counted, sent, _waiting(step) if split else 0.0, *parts)
         x, y = self.places(first, len(self))
         cells = [
             np.clip(((np.log10(v) - low) * FINENESS).astype(np.int64), 0, FINENESS * (high - low) - 1)
@@ -223,7 +224,7 @@ class RooflinePoints(Columns):
 
     def _parts(self, step: Step) -> tuple[float, float]:
         """Seconds of matrix products and of attention; 0 where nobody told, and of a rank's share."""
-        kernels = self.header.kernels if self.header is not None and not self.header.rank_devices else None
+        kernels = self.header.kernels if self.header is not None and self.header.split == 1 else None
         if kernels is None or not len(step.kernel):
             return 0.0, 0.0
         return float(step.kernel[np.array(kernels.weights) > 0].sum()), step.attention

@@ -106,7 +106,7 @@ class StepHistory:
             self._blocks(step, place)
 
     def _prefills(self, step: Step, place: int) -> None:
-        rows = np.flatnonzero(step.kind == Kind.PREFILL).tolist()
+        rows = np.flatnonzero((step.kind == Kind.PREFILL) & (step.count > 0)).tolist()
         if not rows:
             return
         emitting = set(step.token_row.tolist())

@@ -153,9 +153,11 @@ class StepRow:
 
 
 class StepStory:
-    """A step, with what the records before it say about it. `place` is its place among all steps."""
+    """A step, with what the records before it say about it. `place` is its place among all steps, `beside` how many
+    prompts a prefill worker computed meanwhile."""
 
     def __init__(self, step: Step, history: StepHistory, place: int, origin: float) -> None:
+        self.beside, step = step.beside, step.own
         self.step, self.place, self.origin = step, place, origin
         self.header: Header | None = history.header
         self.times: StepTimes = step_times(step, self.header)
@@ -172,6 +174,11 @@ class StepStory:
 
     def __len__(self) -> int:
         return self.step.rows
+
+    @property
+    def apart(self) -> bool:
+        """Whether a prefill worker computes the prompts."""
+        return self.header is not None and self.header.config.disaggregated
 
     @property
     def chunked(self) -> bool:
@@ -230,7 +237,7 @@ class StepStory:
     def size_words(self) -> str:
         """ "28 rows · 123 tokens in, 28 out"."""
         if not len(self):
-            return tr("no rows")
+            return self.beside_words or tr("no rows")
         if self.padding:
             tokens = trn(
                 "{count:,} token in + {padding:,} padding, {out:,} out",
@@ -248,7 +255,12 @@ class StepStory:
             )
         rows = trn("{count:,} row", "{count:,} rows", len(self))
         device = tr("{time} by the GPU's clock", time=millis(self.step.device)) if self.step.device else ""
-        return " · ".join(filter(None, (rows, tokens, self.graph_words, device)))
+        return " · ".join(filter(None, (rows, tokens, self.graph_words, device, self.beside_words)))
+
+    @property
+    def beside_words(self) -> str:
+        """What the prefill worker computed meanwhile: "3 prompts beside"."""
+        return trn("{count:,} prompt beside", "{count:,} prompts beside", self.beside) if self.beside else ""
 
     @property
     def graph_words(self) -> str:
@@ -287,7 +299,7 @@ class StepStory:
         """ "rank 1"; of a pipeline "rank 1, layers 5–8"."""
         layers = self.header.rank_layers if self.header is not None else ()
         if rank >= len(layers):
-            return rank_title(rank)
+            return rank_title(rank, self.apart)
         first = sum(layers[:rank]) + 1
         return tr("{rank}, layers {first}–{last}", rank=rank_title(rank), first=first, last=first + layers[rank] - 1)
 
@@ -306,6 +318,13 @@ class StepStory:
         whole = max(computing + communicating + waiting, 1e-12)
         told = {"share": percent(communicating / whole), "waiting": percent(waiting / whole)}
         size = bytes_words(int(step.rank_bytes.sum()))
+        if self.apart:
+            worked, span = float(step.rank_computing[1]), max(step.ended - step.started, 1e-12)
+            return tr(
+                "The prefill worker computed {share} of the time; {size} of K and V were handed over.",
+                share=percent(min(worked / span, 1.0)),
+                size=size,
+            )
         if parts := self.micro_batches:
             stages = len(step.rank_bytes)
             return trn(

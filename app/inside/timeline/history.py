@@ -65,6 +65,7 @@ class TimelineHistory:
                     self.marks.steered(record, self.origin)
                 case Header():
                     self.device = record.model.device.startswith("cuda")
+                    self.ranks.apart = record.config.disaggregated
                     self.budget = record.config.token_budget if record.config.mode in PAGED_MODES else None
                 case _:
                     pass

@@ -4,6 +4,7 @@ from array import array
 
 import numpy as np
 
+from app.words import rank_title
 from engine.trace import Array, Step
 
 KINDS = ("computing", "communicating", "waiting")
@@ -76,10 +77,12 @@ def _covered(begins: Array, ends: Array, times: Array) -> Array:
 class RankTimes:
     """All steps of a trace, in order: when they were launched and how long prepare and forward took, and running totals
     of what each rank did meanwhile. A record tells how long a rank did what, not when: a lane shows shares. Of a
-    pipeline it tells when each micro-batch was computed, and all else of a step is a bubble."""
+    pipeline it tells when each micro-batch was computed, and all else of a step is a bubble. `apart`: the ranks are who
+    decodes and its prefill worker, each with work of its own all the time."""
 
     def __init__(self) -> None:
         self.ranks = 0
+        self.apart = False
         self.micro = MicroBatches()
         self._begins, self._lengths, self._bytes = array("d"), array("d"), array("q")
         self._spent: list[array[float]] = []
@@ -94,9 +97,10 @@ class RankTimes:
             self._spent += [array("d", [0.0] * (len(self._begins) + 1)) for _ in more]
             self.ranks = len(told)
         seconds = step.seconds
-        begin = step.started - origin + sum(seconds.get(name, 0.0) for name in ("plan", "draft"))
+        begin = step.started - origin + sum(seconds.get(name, 0.0) for name in ("plan", "draft") if not self.apart)
+        length = seconds.get("prepare", 0.0) + seconds.get("forward", 0.0)
         self._begins.append(max(begin, self._begins[-1]) if self._begins else begin)
-        self._lengths.append(max(seconds.get("prepare", 0.0) + seconds.get("forward", 0.0), 0.0))
+        self._lengths.append(max(step.ended - step.started if self.apart else length, 0.0))
         self._bytes.append(int(step.rank_bytes.sum()))
         self.micro.feed(step, origin)
         values = [*told.ravel().tolist(), *[0.0] * (len(self._spent) - told.size)]
@@ -105,6 +109,9 @@ class RankTimes:
 
     def clear(self) -> None:
         self.__init__()  # type: ignore[misc]
+
+    def title(self, rank: int) -> str:
+        return rank_title(rank, self.apart)
 
     def shares(self, times: Array) -> Array:
         """Of each column between two moments [columns, 2], the share that each rank spent: [ranks, kinds, columns]. Of

@@ -23,7 +23,6 @@ from app.plot.breaks import draw_breaks
 from app.plot.scales import nice_end
 from app.ui.look import theme
 from app.ui.look.font_face import wrapped
-from app.words import rank_title
 from engine.trace import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed, if there is as much
@@ -228,7 +227,7 @@ class TimelineView(SelectableTimeline):
         return QSize(theme.px(240), theme.px(96))
 
     def _gutter(self) -> int:
-        names = TOKENS, QUEUE, *map(rank_title, range(self.ranks.ranks))
+        names = TOKENS, QUEUE, *map(self.ranks.title, range(self.ranks.ranks))
         return max(super()._gutter(), math.ceil(max(map(self.face.width, names))) + theme.px(8))
 
     def _parts(self) -> Parts:
@@ -286,7 +285,7 @@ class TimelineView(SelectableTimeline):
         self._paint_slots(painter, area)
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
-        paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked)
+        paint.lanes(painter, area, bands, self._named_segments(), self.steps.clocked, self.ranks.title)
         breaks = self._breaks()
         draw_breaks(painter, breaks, QRectF(area), bands.ticks.top)
         painter.save()

@@ -10,7 +10,7 @@ from app.inside.timeline.ranks import RankTimes
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
 from app.language import digits, tr, trn
-from app.words import bytes_words, graph_words, rank_title
+from app.words import bytes_words, graph_words
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -109,7 +109,9 @@ def rows_words(row: Row) -> str:
     parts = []
     if row.decode_rows:
         parts.append(tr("{count:,} decode", count=row.decode_rows))
-    if row.prefill_rows:
+    if row.prefill_rows and not row.tokens["prefill"]:
+        parts.append(tr("{count:,} prefill under way", count=row.prefill_rows))
+    elif row.prefill_rows:
         parts.append(tr("{count:,} prefill of {tokens:,}", count=row.prefill_rows, tokens=row.tokens["prefill"]))
     if row.held_rows:
         parts.append(tr("{count:,} held", count=row.held_rows))
@@ -167,7 +169,7 @@ def rank_words(ranks: RankTimes, place: int, rank: int, time: float = -1.0) -> s
         waiting=waiting,
     )
     sent = tr("all ranks sent {size}", size=bytes_words(ranks.sent(place)))
-    return f"{rank_title(rank)}: {spent}\n{sent}"
+    return f"{ranks.title(rank)}: {spent}\n{sent}"
 
 
 def _stage_words(ranks: RankTimes, place: int, rank: int, number: int, count: int, length: float) -> str:
@@ -184,7 +186,7 @@ def _stage_words(ranks: RankTimes, place: int, rank: int, number: int, count: in
         share=f"{waiting / whole:.0%}",
     )
     sent = tr("all ranks sent {size}", size=bytes_words(ranks.sent(place)))
-    return f"{rank_title(rank)}: {here}\n{spent}\n{sent}"
+    return f"{ranks.title(rank)}: {here}\n{spent}\n{sent}"
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:

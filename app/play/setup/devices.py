@@ -46,7 +46,7 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
 def residual_words(header: Header) -> str:
     """What norms and residuals take on each rank of a split model at the largest step; "" for one device,
     and for stages, each of which has all of a step's."""
-    ranks, card, tokens = len(header.rank_devices), header.model, header.most_tokens
+    ranks, card, tokens = header.split, header.model, header.most_tokens
     if ranks < 2 or header.rank_layers:
         return ""
     item = 4 if card.dtype == "float32" else 2

@@ -82,12 +82,12 @@ class SamplingPanel(QWidget):
         for name in OF_BEAMS:
             form[name].control.setEnabled(beams)
         self.output.setEnabled(not beams)
-        one, other = PAGED_MODES
+        *most, last = PAGED_MODES
         alone = tr(
             "One sample: {mode} has no blocks to share. {one} and {other} do.",
             mode=mode,
-            one=one.capitalize(),
-            other=other,
+            one=", ".join(most).capitalize(),
+            other=last,
         )
         weighed = tr("Beams weigh the model's own probabilities: nothing is drawn.")
         self.samples_note.say(weighed if beams else "" if paged else alone)

@@ -53,7 +53,7 @@ class DeviceBill:
     """Bytes that add up to `total`; where `total` is 0 only weights and pool are known. `source` says whence they are.
 
     `runtime` is what this process holds besides; where `activations` is None, they are in it. `ranks`: how weights and
-    pool lie on those of a split model.
+    pool lie on those of a split model; `apart`: on who decodes and its prefill worker.
     """
 
     weights: int
@@ -67,6 +67,7 @@ class DeviceBill:
     graphs: int = 0
     draft: int = 0
     ranks: tuple[RankBill, ...] = ()
+    apart: bool = False
 
     @property
     def own(self) -> int:
@@ -146,6 +147,7 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     else:
         known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
     known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
+    known = replace(known, apart=header.config.disaggregated)
     if measured is None:
         return known
     if header.model.device.startswith("cuda"):

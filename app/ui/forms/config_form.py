@@ -12,11 +12,11 @@ from app.ui.labels import Note
 from app.ui.layout.boxes import column
 from app.words import admission_words, mode_words, sentence
 from engine import EngineConfig, ModelSpec
-from engine.config import MODES, MOST_SPECULATED, PAGED_MODES, SOLITARY_MODES
+from engine.config import COLOCATED_MODES, MODES, MOST_SPECULATED, PAGED_MODES, SHARED_BUDGET_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
 
 GATHERED = ("static", "dynamic")  # batches that leave together
-JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
+JOINING = ("continuous-padded", "continuous", "chunked")  # requests join at every so many steps
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
 PREEMPTIONS = ((tr("recompute"), "recompute"), (tr("swap"), "swap"), (tr("whichever is quicker"), "auto"))
@@ -92,11 +92,11 @@ def mode_fields(name: str) -> list[Field]:
             ("dynamic",),
         ),
         Field("join_every", tr("New join"), join, JOIN, modes=JOINING),
-        Field("token_budget", tr("Budget"), budget, BUDGET, modes=JOINING, idle=0),
+        Field("token_budget", tr("Budget"), budget, BUDGET, modes=SHARED_BUDGET_MODES, idle=0),
         Field("delivery", tr("Text comes"), delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", tr("Prefix caching"), prefix, PREFIX, modes=PAGED_MODES, idle=False),
         Field("admission", tr("Admission"), admission, ADMISSION),
-        Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
+        Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=COLOCATED_MODES, idle="recompute"),
         Field("cuda_graphs", tr("Decode graphs"), graphs, GRAPHS, modes=PAGED_MODES, idle=True),
         Field("kv_dtype", tr("KV precision"), precision, PRECISION, modes=PAGED_MODES, idle="auto"),
         Field("speculation", tr("Speculation"), speculation, SPECULATION, modes=PAGED_MODES, idle=None),

@@ -194,7 +194,7 @@ def test_help_begins_with_the_commands_and_tells_each_option_with_its_default(
     assert told["compare"].startswith("usage: batchscope compare [options] [LANE ...]\n")
     for command in ("run", "serve"):
         assert "--max-running N       requests that run at once (default: 64)\n" in told[command]
-        assert "\n  Paged modes are continuous and chunked.\n" in told[command]
+        assert "\n  Paged modes are continuous, chunked and disaggregated.\n" in told[command]
 
 
 def test_doctor_says_what_is_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ NAMES = re.compile(
     r"|demo( stories)?|Ctrl|Shift|Alt|Esc|Del|Return|Enter|Space|Left|Right|Up|Down|Home|Drag|F\d+"  # keys
     r"|[GMK]B|ms|GFLOP|PNG|SVG|CSV|JSON|Markdown"  # units, and kinds of files
     r"|float32|bfloat16|float16|int8|fp8|nf4|AWQ|torchao|double|no outliers"  # precisions
-    r"|recompute|sequential|static|dynamic|continuous-padded|[Cc]ontinuous|chunked"  # modes
-    r"|Reserved in advance|Paged|With(out)? drafts|15-beams|08-fragmentation|16-speculation|AMD EPYC)\b"
+    r"|recompute|sequential|static|dynamic|continuous-padded|[Cc]ontinuous|chunked|disaggregated"  # modes
+    r"|Reserved in advance|Paged|With(out)? drafts|16-beams|08-fragmentation|17-speculation|AMD EPYC)\b"
     r"|\{fox\|owl\}|\[A-Z\]\[a-z\]\+ the \(fox\|owl\)"  # what can be written, by example
     r"|^Export(\.\.\.)?$"  # pyqtgraph's
 )

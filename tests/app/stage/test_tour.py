@@ -218,6 +218,15 @@ def chunked(stage: Stage) -> None:
     assert not [step for step in steps(stage.lanes[0]) if len(set(kinds(step))) > 1]
 
 
+def disaggregated(stage: Stage) -> None:
+    meanwhile = [step for step in steps(stage.lanes[1]) if step.beside and len(step.token)]
+    assert len(meanwhile) > 10, "the three write on while the prompt is read"
+    chunked, apart = (max(step.ended - step.started for step in steps(trace)) for trace in stage.lanes)
+    assert max(int(step.count.sum()) for step in steps(stage.lanes[1])) > 900
+    assert max(int(step.own.count.sum()) for step in steps(stage.lanes[1])) <= 4
+    assert chunked > 0 < apart
+
+
 def prefixes(stage: Stage) -> None:
     most = []
     for lane, place in ((1, 0), (0, 1)):
@@ -328,13 +337,14 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "09-paging": paging,
     "10-selective-batching": selective,
     "11-chunked": chunked,
-    "12-prefix-caching": prefixes,
-    "13-grouped-query": grouped,
-    "14-quantization": quantized,
-    "15-beams": beams,
-    "16-speculation": speculation,
-    "17-admission": admission,
-    "18-latency-throughput": latency,
+    "12-disaggregated": disaggregated,
+    "13-prefix-caching": prefixes,
+    "14-grouped-query": grouped,
+    "15-quantization": quantized,
+    "16-beams": beams,
+    "17-speculation": speculation,
+    "18-admission": admission,
+    "19-latency-throughput": latency,
 }
 
 
@@ -355,7 +365,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 18"
+        assert bar.number.text() == f"{number + 1} of 19"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)

@@ -1,7 +1,7 @@
 """How the timeline panel draws what is above, on and below its slots: the queue, marks, stalls, tracks and legend."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 
 import numpy as np
@@ -47,7 +47,6 @@ from app.plot.image import PixelImage, parts_of
 from app.plot.inked import plate_of, say_on_plate
 from app.ui.look import theme
 from app.ui.look.font_face import Face
-from app.words import rank_title
 from engine.trace import Array
 
 TOKENS, QUEUE = tr("tokens"), tr("queue")
@@ -190,9 +189,17 @@ class TimelinePaint:
         if area.width() >= face.width(said[-1]):
             say_on_plate(painter, face, free[0] - face.width(said[-1]), baseline, said[-1])
 
-    def lanes(self, painter: QPainter, area: QRect, whole: Bands, segments: Sequence[Segment], clocked: bool) -> None:
-        """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
-        where they have room."""
+    def lanes(
+        self,
+        painter: QPainter,
+        area: QRect,
+        whole: Bands,
+        segments: Sequence[Segment],
+        clocked: bool,
+        rank_title: Callable[[int], str],
+    ) -> None:
+        """What the host did, and when a device computed, or may have where it was not `clocked`, and what each rank;
+        `segments` are named where they have room."""
         t, face, bands = theme.current(), self.face, whole.lanes
         names = ["CPU", *["GPU"] * whole.device]
         names += [f"rank {i}" for i in range(len(bands) - len(names))]
