@@ -20,7 +20,8 @@ from app.window.start.application import make_application
 from engine import ModelSpec, Race, Trace, load_workload, measure
 from engine.compare import LaneFailed, LaneFinished, LocalHost, compare_race, parse_lane
 
-LANES = "recompute sequential static:8 dynamic:8 continuous-padded:8 continuous:8 chunked:8:budget=64 disaggregated:8".split()
+LANES = "recompute sequential static:8 dynamic:8 continuous-padded:8 continuous:8 chunked:8:budget=64".split()
+LANES.append("disaggregated:8")
 WORKLOAD = "mixed-lengths"
 WIDTH, FOOT, SLOT = 1000, 26, 15.5  # pixels: of the picture, of its time axis, of a slot
 
