@@ -93,7 +93,8 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         whole = staged = tr("A model whose KV heads are repeated is not split.")
     heads = info.heads, info.kv_heads_stored or info.kv_heads
     split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0, memory.runtime, heads
-    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
+    weights = fit.weights * (1 + (config.disaggregated and not gpu))  # a prefill worker holds them once more
+    return Estimate(weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 
 
 def needed_and_free(spec: ModelSpec) -> tuple[int, int]:

@@ -29,13 +29,13 @@ from engine.parallel.interconnect import measure_interconnect
 from engine.runner.runner import on_gpu_path
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.scheduler import Scheduler
-from engine.trace.records import Header, Interconnect, MemoryBreakdown, ModelCard
+from engine.trace.records import Header, Interconnect, MemoryBreakdown, ModelCard, Roof
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """What an engine has under one config, its pool empty. `depth`: how many steps may be in flight while the next is
-    planned; `draft`: the model that drafts."""
+    planned; `draft`: the model that drafts; `roof`: that of as many threads as a step has."""
 
     config: EngineConfig
     prepared: PreparedRunner
@@ -43,6 +43,7 @@ class Assembled:
     depth: int
     draft: ModelCard | None
     bill: MemoryBreakdown
+    roof: Roof | None
 
 
 class Assembly:
@@ -94,8 +95,11 @@ class Assembly:
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
             self._let_go()  # the old cache is given back before a draft is loaded, or the new one is made
-        if self.model.device.type == "cpu":  # of two processes each gets half of the threads
-            torch.set_num_threads(max(1, self._threads // (1 + config.disaggregated)))
+        roof = self.roof
+        if self.model.device.type == "cpu" and (threads := self._threads_of(config)) != torch.get_num_threads():
+            torch.set_num_threads(threads)
+        if config.disaggregated and self._threads > 1:
+            roof = roof_of(self.model, torch.get_num_threads())
         draft = self._drafts(asked, say)
         prepared = self._prepared = self._prepared or self._make_runner(config, say, draft)
         card = draft.card_with(config.kv_dtype) if draft is not None else None
@@ -103,7 +107,7 @@ class Assembly:
         prepared.warm_up(config.token_budget)
         drafter = NgramDrafter() if config.speculation == "ngram" else prepared.draft
         depth = config.depth if config.depth is not None else ahead
-        return Assembled(config, prepared, prepared.scheduler(config, drafter), depth, card, bill)
+        return Assembled(config, prepared, prepared.scheduler(config, drafter), depth, card, bill, roof)
 
     def close(self) -> None:
         """Ends the other processes, where there are any."""
@@ -153,24 +157,23 @@ class Assembly:
             "interconnect": self._interconnect,
         }
 
-    def _threads_of(self, config: EngineConfig) -> tuple[int, str]:
-        """How many a step's computation has, and why."""
-        if config.disaggregated:
-            return torch.get_num_threads(), "each of 2 processes"
-        return self._threads, self._threads_why
+    def _threads_of(self, config: EngineConfig) -> int:
+        """How many a step's computation has: of two processes each has half of them, or one."""
+        return max(1, self._threads // (1 + config.disaggregated))
 
     def header(self, parts: Assembled) -> Header:
         """The first record of a trace that begins now."""
+        why = "each of 2 processes" if parts.config.disaggregated else self._threads_why
         runner, ledger = parts.prepared.runner, parts.scheduler.ledger
         return Header(
             model=self.model.card_with(parts.config.kv_dtype),
             config=parts.config,
-            machine=machine_of(self.model, *self._threads_of(parts.config)),
+            machine=machine_of(self.model, self._threads_of(parts.config), why),
             versions=machine.versions(),
             created=time.time(),
             blocks=ledger.pool.total,
             depth=parts.depth,
-            roof=self.roof,
+            roof=parts.roof,
             bill=parts.bill,
             graphs=runner.graphs,
             graphs_off=runner.graphs_off,

@@ -251,6 +251,15 @@ def test_what_a_server_and_a_table_count_is_what_was_computed(demo: Engine) -> N
     assert measures["disaggregated"].outside_forward < 0.5
 
 
+def test_the_threads_are_halved_and_what_they_reach_is_told() -> None:
+    with Engine(ModelSpec("demo"), threads=2) as engine:
+        whole = engine.trace.header
+        half = engine.begin(APART).header
+        assert (whole.machine.threads, half.machine.threads) == (2, 1)
+        assert half.roof != whole.roof
+        assert engine.begin(EngineConfig()).header.machine.threads == 2
+
+
 def test_an_engine_whose_worker_dies_says_so() -> None:
     with Engine(ModelSpec("demo"), APART, threads=1) as engine:
         assert engine.submit(SHORT, GREEDY).result(timeout=60).finish_reason is FinishReason.LENGTH

@@ -10,7 +10,7 @@ import resources
 from app.models.fit.breakdown import bills
 from app.quality.subject import examine
 from app.session.memory import estimate
-from engine import ModelSpec, Parallel
+from engine import EngineConfig, ModelSpec, Parallel
 from engine.checkpoints import ModelEntry, Place, inspect_model
 from engine.core import Card
 from engine.memory import TAKEN, DeviceMemory, fits
@@ -71,6 +71,13 @@ def test_of_a_model_in_the_cache_as_much_is_known_as_of_a_folder(monkeypatch: py
     needed, _ = estimate.needed_and_free(ModelSpec("someone/stories", device="cpu"))
     assert needed == estimate.needed_and_free(ModelSpec("demo", device="cpu"))[0]
     assert estimate.needed_and_free(ModelSpec("someone/else", device="cpu"))[0] == 0
+
+
+def test_a_prefill_worker_holds_the_weights_once_more() -> None:
+    whole, apart = (
+        estimate.estimate(ModelSpec("demo", device="cpu"), EngineConfig(mode)) for mode in ("chunked", "disaggregated")
+    )
+    assert apart.weights == 2 * whole.weights > 0
 
 
 def test_the_machines_memory_is_known_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
