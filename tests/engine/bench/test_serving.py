@@ -27,7 +27,7 @@ BROKEN = Kind("Broken", (), "", lambda room, folder: Order((sys.executable, "-c"
 def test_servers_beside_each_other_say_the_same_to_the_same_client() -> None:
     said: list[str] = []
     kinds = [kind for kind in (OURS, LLAMACPP, ABSENT, BROKEN) if kind is not LLAMACPP or not kind.missing]
-    found = race(1, 1, said.append, kinds, streams=4, tokens=12)
+    found = race(1, 1, said.append, kinds, streams=4, tokens=64)
     assert [side.name for side in found.sides] == [kind.name for kind in kinds if kind not in (ABSENT, BROKEN)]
     for side in found.sides:
         assert (side.asked, side.same, side.failures) == (4, 4, ())
