@@ -337,7 +337,9 @@ class Engine(EngineFace):
         launched = LaunchedStep(StepPlan(()), beside.begun if beside is not None else time.perf_counter())
         committed = beside.join(launched, []) if beside is not None else []
         ended = time.perf_counter() if committed else launched.started
-        launched.seconds["wait"] = ended - launched.started
+        if launched.times is not None and (told := launched.times(launched.number)) is not None:
+            launched.seconds["forward"] = told.computing[1]  # the worker's
+            launched.seconds["wait"] = max(0.0, ended - launched.started - told.computing[1])
         times = launched.started - self._origin, ended - self._origin
         self._tell(NotedStep(next(self._steps), *times, launched, committed, self.scheduler, self._piece).record())
 

@@ -199,7 +199,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     places = slots * len(steps)
     samples = sum(s.params.branches for s in log.submitted)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
-    busy = sum(sum(s.seconds.values()) for s in steps if s.rows > s.beside)
+    busy = sum(sum(s.seconds.values()) for s in steps)
     stall = int(times.gap.argmax()) if len(times.gap) else None
     drafting = [s for s in steps if len(s.drafted)]
     drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)

@@ -105,6 +105,8 @@ def test_a_step_of_prompts_alone_is_told_from_when_they_were_sent(demo: Engine) 
     assert first.beside == first.rows == 1
     assert first.count.tolist() == [len(LONG) - 1]
     assert first.rank_computing[1] == pytest.approx(first.ended - first.started, rel=0.5)
+    assert first.seconds["forward"] == pytest.approx(float(first.rank_computing[1]))
+    assert first.rank_computing[0] == 0
 
 
 SWITCHES: dict[str, dict[str, object]] = {
