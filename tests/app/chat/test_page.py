@@ -237,13 +237,14 @@ def test_the_text_grows_while_it_is_told(qtbot: QtBot, page: ChatPage) -> None:
 
 
 def test_conversations_are_searched_renamed_pinned_and_deleted(qtbot: QtBot, page: ChatPage) -> None:
-    for text in (STORY, "Tell me a story about a whale."):
+    unheard = "Tell me a story about a xylophone."  # which no answer speaks of
+    for text in (unheard, "Tell me a story about a whale."):
         page.new_conversation()
         say(qtbot, page, text)
     rows = page.list.rows
-    assert [row.title for row in rows.rows] == ["Tell me a story about a whale.", STORY]
-    page.list.search.setText("lant")
-    assert [row.title for row in rows.rows] == [STORY]
+    assert [row.title for row in rows.rows] == ["Tell me a story about a whale.", unheard]
+    page.list.search.setText("xyloph")
+    assert [row.title for row in rows.rows] == [unheard]
     page.list.search.clear()
     assert rows.setData(rows.index(1, 0), "  The fox ")
     assert rows.rows[1].title == "The fox"
@@ -253,7 +254,7 @@ def test_conversations_are_searched_renamed_pinned_and_deleted(qtbot: QtBot, pag
     assert [row.title for row in rows.rows] == ["Tell me a story about a whale."]
     for _ in range(3):
         undo_of(page).undo()
-    assert [row.title for row in rows.rows] == ["Tell me a story about a whale.", STORY]
+    assert [row.title for row in rows.rows] == ["Tell me a story about a whale.", unheard]
 
 
 def test_files_are_dropped_counted_and_sent(qtbot: QtBot, page: ChatPage, tmp_path: Path, loaded: Session) -> None:
