@@ -79,7 +79,7 @@ class CursorBar(QFrame):
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
         self.play.setText("❚❚" if scope.playing else "▶")
         if scope.speed is None:
-            self.speed.tell(scope.pace)
+            self.speed.tell(scope.pace if some else 1.0)
         self.follow.setText(tr("End") if over else tr("Live"))
         self.follow.setChecked(scope.following)
         step = scope.step

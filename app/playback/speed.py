@@ -9,8 +9,8 @@ BRIEFEST = 1e-3  # seconds of a run that nothing is slower than
 
 
 def watchable(seconds: float) -> float:
-    """The speed at which what took so many seconds can be watched: never faster than it was."""
-    return min(1.0, max(seconds, BRIEFEST) / WATCHED)
+    """The speed at which what took so many seconds can be watched: never faster than it was; 1 of nothing."""
+    return min(1.0, max(seconds, BRIEFEST) / WATCHED) if seconds > 0 else 1.0
 
 
 class SpeedChoice(DropDown):

@@ -150,6 +150,8 @@ def test_it_plays_to_the_end_and_follows_there(qtbot: QtBot, scope: Scope) -> No
 def test_what_was_over_sooner_is_played_so_that_it_can_be_watched(qtbot: QtBot, scope: Scope) -> None:
     bar = CursorBar(scope)
     qtbot.addWidget(bar)
+    bar.catch_up()
+    assert bar.speed.currentText() == "auto", "there is nothing to play"
     trace = a_trace(1.0)
     trace.complete = True
     scope.show(trace)
