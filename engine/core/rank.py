@@ -9,13 +9,12 @@ import os
 import select
 import socket
 import threading
-import traceback
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.faults import Fault, fault_of, memory_asked
 from engine.core.setup.kv_budget import draws_desktop, free_memory
 from engine.core.setup.roof import measure_roof
@@ -25,7 +24,7 @@ from engine.models.split_card import facts_of
 from engine.parallel.board import Board
 from engine.parallel.group import Group, Ranked
 from engine.parallel.interconnect import measure_interconnect
-from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link
+from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link, telling
 from engine.parallel.mail import Mail
 from engine.parallel.pipeline import Pipeline, SharedPipeline
 from engine.parallel.ranks import Place
@@ -43,18 +42,10 @@ def serve(descriptor: int) -> None:
     groups: list[Ranked] = []
     threading.Thread(target=_watch, args=(end, groups), name="rank-watch", daemon=True).start()
     link = Link(end)
-    try:
+    with telling(link):
         rank = Rank(link)
         groups.append(rank.group)
         rank.main()
-    except EOFError:
-        pass
-    except InvalidInput as error:
-        link.tell(TOLD, refused=str(error))
-    except BaseException as error:
-        traceback.print_exc()
-        link.tell(TOLD, failed=f"{type(error).__name__}: {error}".splitlines()[0][:1000])
-        raise
 
 
 def _watch(end: socket.socket, groups: list[Ranked]) -> None:

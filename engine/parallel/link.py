@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
+import traceback
+from collections.abc import Iterator
 from typing import Any
+
+from engine.config.specs import InvalidInput
 
 HEAD = struct.Struct("<cI")
 LONGEST = 1 << 28  # bytes
 PLAN, MAKE, CAPTURE, HOST, LEAVE, MEASURE, QUIT, TOLD, ROOM = b"P", b"M", b"C", b"H", b"L", b"R", b"Q", b"T", b"F"
+
+
+@contextlib.contextmanager
+def telling(link: Link) -> Iterator[None]:
+    """Around all that a process does which another has started: what it refuses, or fails by, is told there. Where the
+    other end is gone, nothing is told, and it ends quietly."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        pass
+    except InvalidInput as error:
+        link.tell(TOLD, refused=str(error))
+    except BaseException as error:
+        traceback.print_exc()
+        with contextlib.suppress(ConnectionError):
+            link.tell(TOLD, failed=f"{type(error).__name__}: {error}".splitlines()[0][:1000])
+        raise
 
 
 class Link:

@@ -229,7 +229,7 @@ class Ranks:
                 code = other.ended()
                 if code is not None:
                     return RankLost(
-                        f"{other.words} {_how(code)}{self._said(other)}: the model it held a part of is gone"
+                        f"{other.words} {how_ended(code)}{self._said(other)}: the model it held a part of is gone"
                     )
             if time.monotonic() > until:
                 break
@@ -325,7 +325,8 @@ def _watch(weak: weakref.ref[Ranks], woken: socket.socket, ends: list[socket.soc
     woken.close()
 
 
-def _how(code: int) -> str:
+def how_ended(code: int) -> str:
+    """What a process's exit code says, in words."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with code {code}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import select
-import signal
 import socket
 import subprocess
 import threading
@@ -18,13 +17,12 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
 from engine.kernels.cpu.large_pages import SharedPages
 from engine.parallel.link import PLAN, QUIT, TOLD, Link
-from engine.parallel.ranks import RankLost
+from engine.parallel.ranks import DYING, RankLost, how_ended
 from engine.parallel.wire import Sender
 from engine.scheduler.plan import StepPlan
 
 GLANCE = 0.05  # seconds between looks at whether a load was cancelled
 PATIENCE = 5.0  # seconds that it has to end by itself
-DYING = 1.0  # seconds in which one that is gone for us is gone for the system too
 
 
 class Computed(NamedTuple):
@@ -129,8 +127,7 @@ class PrefillWorker:
     def _lost(self) -> RankLost:
         how = "ended"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._child.wait(DYING)
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            how = how_ended(self._child.wait(DYING))
         return RankLost(f"the prefill worker (process {self._child.pid}) {how}: prompts cannot be computed")
 
 

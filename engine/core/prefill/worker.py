@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.faults import Fault, fault_of, first_line
 from engine.kernels.cpu.large_pages import SharedPages
 from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import load
-from engine.parallel.link import PLAN, TOLD, Link
+from engine.parallel.link import PLAN, TOLD, Link, telling
 from engine.parallel.wire import Receiver
 from engine.runner.paged_cpu import PagedRunner
 
@@ -25,16 +25,8 @@ from engine.runner.paged_cpu import PagedRunner
 def serve(descriptor: int) -> None:
     """The process's main. It ends with the other end of the socket."""
     link = Link(socket.socket(fileno=descriptor))
-    try:
+    with telling(link):
         _work(link)
-    except (EOFError, OSError):  # who decodes is gone
-        pass
-    except InvalidInput as error:
-        link.tell(TOLD, refused=str(error))
-    except BaseException as error:
-        traceback.print_exc()
-        link.tell(TOLD, failed=f"{type(error).__name__}: {error}".splitlines()[0][:1000])
-        raise
 
 
 def _work(link: Link) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engine.config.parallel import Parallel
 from engine.core.prefill.handle import Computed, PrefillWorker
 from engine.core.setup import runner_factory
 from engine.jobs import spawn
+from engine.parallel.link import Link, telling
 from engine.serving.metrics.observer import Observer
 from engine.trace import Kind, Notice, Trace, measure
 from engine.trace.records import FinishReason
@@ -238,6 +240,22 @@ def test_a_worker_that_cannot_begin_leaves_the_engine_as_it_was(demo: Engine, mo
         with pytest.raises(InvalidInput, match=r"the prefill worker .* was killed by SIGKILL"):
             demo.begin(APART)
     assert len(demo.submit(SHORT, GREEDY).result(timeout=60).token_ids) == 40
+
+
+def test_how_a_process_ends_is_told_to_who_started_it() -> None:
+    """A file that cannot be read is told, though it is an error of the system as a lost connection is."""
+    ours, theirs = map(Link, socket.socketpair())
+    with pytest.raises(OSError, match="no such weights"), telling(theirs):
+        raise OSError("no such weights")
+    assert b"OSError: no such weights" in ours.receive()[1]
+    with telling(theirs):
+        raise InvalidInput("refused, then")
+    assert b"refused, then" in ours.receive()[1]
+    ours.end.close()
+    with telling(theirs):
+        theirs.send(b"T", b"heard by nobody")
+        theirs.send(b"T", b"heard by nobody")
+    theirs.end.close()
 
 
 def test_what_a_server_and_a_table_count_is_what_was_computed(demo: Engine) -> None:
