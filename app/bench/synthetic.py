@@ -127,7 +127,9 @@ class MadeUpRun:
             tokens = sum(row.count for row in plan.rows)
             self.records.append(StepStarted(self.time, self.steps, len(plan.rows), tokens))
             nothing = {"seconds": {}, "attention": 0.0, "graph": 0, "device": 0.0, "swapping": 0.0}
-            launched = SimpleNamespace(step=self.steps, plan=plan, times=None, kernels=None, beside=0, **nothing)
+            launched = SimpleNamespace(
+                step=self.steps, plan=plan, times=None, kernels=None, experts=None, beside=0, **nothing
+            )
             self._in_flight.append(cast("LaunchedStep", launched))
         if self._in_flight and (plan is None or len(self._in_flight) > self._depth):
             self._commit(self._in_flight.popleft())

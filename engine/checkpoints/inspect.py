@@ -17,10 +17,14 @@ from engine.config.specs import InvalidInput, ModelSpec
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft"}
+EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft", "demo-moe": "models/stories-moe"}
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}
-_TITLES = "demo stories 5M", "demo stories 5M, AWQ", "demo draft 0.8M"
-EMBEDDED_NAMES = dict(zip(("stories-5m", "stories-5m-awq", "stories-draft"), _TITLES))
+EMBEDDED_NAMES = {
+    "stories-5m": "demo stories 5M",
+    "stories-5m-awq": "demo stories 5M, AWQ",
+    "stories-draft": "demo draft 0.8M",
+    "stories-moe": "demo mixture 7M",
+}
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 
 

@@ -36,15 +36,18 @@ class Datasheet:
     def decode_bound(self, info: ModelInfo, bill: Fit, rows: int, length: int) -> float:
         """Tokens a second at the most of so many requests that decode together, with `length` tokens in each one's
         cache: rows ÷ max(bytes ÷ bandwidth, operations ÷ rate), the bytes being the weights and each row's K and V, the
-        operations 2 a weight and token and 4·heads·head_dim·length a layer (the roofline of Williams et al., 2009). 0
-        where the device cannot compute so, or, of a mixture of experts, nobody knows which experts are read."""
+        operations 2 a weight and token and 4·heads·head_dim·length a layer (the roofline of Williams et al., 2009). Of
+        a mixture a token multiplies with the experts it is sent to, and a step reads those that any of its tokens is
+        sent to, as many as if all were as likely. 0 where the device cannot compute so."""
         rate = self.rate(bill.dtype)
-        if not rate or not rows or info.experts:
+        if not rate or not rows:
             return 0.0
         looked_up = 0 if info.tied else info.vocabulary * info.hidden
-        size = bill.weights - looked_up * TORCH_BYTES[bill.dtype] + rows * length * bill.kv_token
+        unread = looked_up + info.experts * (1 - info.asked) ** rows
+        size = bill.weights - unread * TORCH_BYTES[bill.dtype] + rows * length * bill.kv_token
         attended = 4 * info.heads * info.head_dim * length * info.layers
-        operations = rows * (2 * (info.parameters - looked_up) + attended)
+        multiplied = info.parameters - looked_up - info.experts * (1 - info.asked)
+        operations = rows * (2 * multiplied + attended)
         return rows / max(size / self.bandwidth, operations / rate)
 
 

@@ -27,7 +27,9 @@ from engine.models.card import describe, end_tokens, hold_rotation, serve_with_p
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import answers, device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
+from engine.models.packed_experts import pack_experts
 from engine.models.packed_linear import pack_linears
+from engine.models.routing import Routing
 from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
@@ -50,7 +52,8 @@ class LoadedModel:
 
     Of a model that is split, `module` and `layer_kv` are this rank's part, `group` is what it meets the others over,
     and `ranks` are the others, on rank 0; there the card is that of the whole model, and `others_kv` the other ranks'
-    `layer_kv`; of a pipeline, `stage_layers` are how many layers each stage has.
+    `layer_kv`; of a pipeline, `stage_layers` are how many layers each stage has. `routing` tells which experts of a
+    mixture its tokens are sent to; None of other models, and of a stage, which sees its own layers alone.
     """
 
     module: PreTrainedModel
@@ -67,6 +70,7 @@ class LoadedModel:
     held_bytes: int = 0  # of the weights, on this rank
     others_kv: list[tuple[int, int]] = field(default_factory=list)
     stage_layers: tuple[int, ...] = ()
+    routing: Routing | None = None
     spec: ModelSpec | None = None  # by which another process loads the same
     _detokenizers: DetokenizerFactory | None = None
 
@@ -273,14 +277,18 @@ def wrap(
 def _served(
     module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
 ) -> LoadedModel:
-    """A module with our attention and its linear layers packed; the card says what it holds then. `own`: the layers
-    that a stage has."""
+    """A module with our attention, its linear layers and its experts packed; the card says what it holds then. `own`:
+    the layers that a stage has."""
     hold_rotation(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)
-    card = replace(card, weight_bytes=held_bytes(module))
+    pack_experts(module)
+    routing = Routing.of(module, module.device) if own is None else None
+    told = () if routing is None else routing.layers
+    card = replace(card, weight_bytes=held_bytes(module), expert_layers=told)
     eos = end_tokens(module, tokenizer)
+    held = card.weight_bytes
     return LoadedModel(
-        module, tokenizer, card, module.device, module.dtype, eos, layer_kv, held_bytes=card.weight_bytes
+        module, tokenizer, card, module.device, module.dtype, eos, layer_kv, held_bytes=held, routing=routing
     )

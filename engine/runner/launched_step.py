@@ -138,7 +138,8 @@ def _sent(tensor: Tensor) -> Tensor:
 class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
     those of forward that were spent in attention, where that can be told; `kernels`: those of each kernel, where a CPU
-    replayed the step. `graph`: the size of the graph replayed.
+    replayed the step. `graph`: the size of the graph replayed. `experts` int32 `[layers, experts]`, once read: how many
+    tokens went to each expert of a mixture.
     `device`: seconds by the GPU's own clock, once read, from where it comes to what the step computes to where the
     tokens are on the host's side; where blocks are copied or swapped for the step, from where it comes to these. What
     it waits for before, as the host lays the step out, is no part of it; of a step that is no replayed graph, what it
@@ -160,6 +161,8 @@ class LaunchedStep:
     beside: int = 0
     times: Callable[[int], RankTimes | None] | None = None
     check: Callable[[], None] | None = None
+    experts: Array | None = None
+    _routed: Tensor | None = None
     _scored: ScoredPositions | None = None
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
@@ -179,6 +182,10 @@ class LaunchedStep:
         """Likewise what the step tells of prompts."""
         self._scored = scored if scored.logprobs.device.type == "cpu" else ScoredPositions(*map(_sent, scored))
 
+    def keep_routing(self, counts: Tensor) -> None:
+        """Likewise how many tokens went to each expert: the counts are then free to be counted anew."""
+        self._routed = counts.clone() if counts.device.type == "cpu" else _sent(counts)
+
     def tell_scores(self) -> None:
         """Tells requests what the step says of their prompts; `read` has waited for it."""
         if self._scored is not None:
@@ -193,6 +200,8 @@ class LaunchedStep:
                 self.device = self._reached.elapsed_time(self._event) / 1e3
         if self.check is not None:
             self.check()
+        if self._routed is not None:
+            self.experts = self._routed.numpy()
         sampled = self._sampled
         results = Results() if sampled is None else sampled.results()
         self.seconds["wait"] = Clock() - begun

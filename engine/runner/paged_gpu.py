@@ -100,6 +100,8 @@ class GpuRunner(Runner):
         tokens = captured_tokens(model.card, config) if captured is None else captured
         self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device, spans)
         most = max((self._mixed_shape(size).size for size in self._mixed.wanted), default=0)
+        if model.routing is not None:
+            model.routing.room(max((*self._graphs.wanted, *self._mixed.wanted), default=0))
         self._words = torch.zeros(most, dtype=torch.int32, device=self._device)
         self.graphs, self.mixed_graphs = self._graphs.sizes, self._mixed.sizes
         if not (tokens or self.graphs_off):

@@ -97,6 +97,7 @@ class Runner(ABC):
         self._owners: list[Branch | None] = [None] * config.max_running
         self._sampler: Sampler | DeviceSampler  # where it draws
         self.draws = model.group is None or model.group.rank == 0
+        self._routing = model.routing if self.draws else None
         if not self.draws:
             return
         if on_gpu_path(model.device):
@@ -189,6 +190,8 @@ class Runner(ABC):
             prepared = Clock()
             if on_gpu and not moves:
                 launched.mark()
+            if (routing := self._routing) is not None:  # what fills a graph up is no token of the step
+                routing.begin(sum(row.count for row in plan.rows) if inputs.graph else None)
             try:
                 computed = inputs.compute(timer)
                 if plan.scored:
@@ -204,6 +207,8 @@ class Runner(ABC):
                 self.model.group.end()
             if timer is not None:
                 launched.attention, launched.kernels = timer.seconds, timer.kernels
+            if routing is not None:
+                launched.keep_routing(routing.counts)
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:

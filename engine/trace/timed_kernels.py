@@ -11,9 +11,10 @@ import numpy as np
 
 from engine.trace.column import Array
 from engine.trace.records import Header, Kernels, Step
-from engine.trace.work import count_work
+from engine.trace.work import Weights, activated, count_work
 
 ATTENTION, STORE = "decode_attention", "store_kv"
+EXPERTS = ("experts gate_up", "experts down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ def kernel_times(header: Header, steps: Sequence[Step]) -> KernelTimes | None:
     seconds = np.stack([step.kernel for step in told]).sum(axis=0, dtype=np.float64)
     work, card = count_work(header, told), header.model
     runs = np.ceil(work.tokens / header.most_tokens)  # each of which reads the weights
+    share = Weights.of(card).share
     written = work.tokens * card.kv_token_bytes
     of_step = np.where(kernels.drawn, work.sampled[:, None], work.tokens[:, None])
     operations = 2.0 * np.array(kernels.weights) * of_step
@@ -52,6 +54,9 @@ def kernel_times(header: Header, steps: Sequence[Step]) -> KernelTimes | None:
             operations[:, i], sizes[:, i] = work.attention_operations, work.attention_bytes - written
         elif name == STORE:
             sizes[:, i] = written
+        elif name in EXPERTS:
+            operations[:, i] *= share
+            sizes[:, i] *= activated(share, told, work.tokens)
     if header.split > 1:
         operations, sizes = np.zeros_like(operations), np.zeros_like(sizes)
     memory = compute = np.zeros_like(sizes)

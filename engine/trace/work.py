@@ -113,13 +113,20 @@ class WorkCounter:
         return during
 
 
+def activated(share: float, steps: Sequence[Step], tokens: Array) -> Array:
+    """Of each step the share of all experts that its tokens are sent to, each to this `share` of them."""
+    told = [np.count_nonzero(step.expert) / len(step.expert) if len(step.expert) else -1.0 for step in steps]
+    counted = np.array(told, np.float64)
+    return np.where(counted >= 0, counted, 1 - (1 - share) ** tokens)
+
+
 def count_work(header: Header, steps: Sequence[Step], shared: Array | None = None, widths: Array | None = None) -> Work:
     """The work of these steps. With P weights that multiply a token, H of the head, n tokens of which s are sampled
     from, and a the positions that row i's tokens attend to in layer l:
 
     - matrix products: 2 P n + 2 H s operations; P and H weights read once, H only if s > 0, and n rows of the
       embedding. Of experts, each token multiplies with the active ones, and a step reads those that any of its tokens
-      is sent to, 1 - (1 - active / experts)^n of them if all are as likely.
+      is sent to: counted where the step tells, else 1 - (1 - active / experts)^n of them, as if all were as likely.
     - attention: 4 heads head_dim sum(a) operations, K and V of the positions that any token of the row sees read once a
       row, and K and V of its tokens written. A token at position p sees p + 1 positions, or those of its window.
 
@@ -183,7 +190,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         sampled = sampled + np.array([float(step.drafted.sum()) for step in steps])
     else:
         sampled = rows.astype(np.float64)
-    met = 1 - (1 - weights.share) ** count
+    met = activated(weights.share, steps, count)
     return Work(
         tokens=count,
         sampled=sampled,

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import resources
@@ -89,6 +90,18 @@ def test_quantized_each_way_it_still_tells_grammatical_stories(stories: list[Tol
     assert len({told.completion.text for told in quantized}) == SOME
 
 
+def test_the_mixture_tells_stories_as_well_and_asks_every_expert() -> None:
+    pairs = grammar.held_out_pairs(PROMPTS)[:SOME]
+    with Engine(ModelSpec("demo-moe"), EngineConfig(max_running=SOME, kv_memory=1 << 28), threads=1) as engine:
+        params = SamplingParams(max_tokens=LIMIT, temperature=0)
+        prompts = [[{"role": "user", "content": grammar.ask(a, b)}] for a, b in pairs]
+        streams = engine.submit_many([Submission(prompt, params) for prompt in prompts])
+        told = [Told(pair, stream.result(timeout=100)) for pair, stream in zip(pairs, streams)]
+        sent = np.sum([step.expert for step in engine.trace.steps if len(step.expert)], 0).reshape(6, 8)
+    assert min(shares(told)) >= 0.9
+    assert (sent / sent.sum(1, keepdims=True)).min() > 0.01, "none is of no use"
+
+
 def answered(prompts: list[Prompt]) -> list[str]:
     """Greedy, all in one batch."""
     params = SamplingParams(max_tokens=2 * LIMIT, temperature=0)
@@ -168,7 +181,16 @@ def test_the_demo_and_its_draft_have_the_promised_sizes_and_one_tokenizer() -> N
     for width in (demo.hidden, 768, demo.kv_heads * demo.head_dim):
         assert width % 128 == 0, "so that it can be quantized"
     models = resources.path("models")
-    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 20_000_000
+    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 32_000_000
+
+
+def test_the_mixture_has_eight_experts_of_which_a_token_asks_two_and_the_demos_tokenizer() -> None:
+    demo, mixture = inspect_model("demo"), inspect_model("demo-moe")
+    assert 5_000_000 <= mixture.parameters <= 8_000_000
+    assert mixture.experts > mixture.parameters / 2
+    assert (mixture.layers, mixture.hidden, mixture.kv_heads) == (demo.layers, demo.hidden, demo.kv_heads)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert (mixture.folder / name).read_bytes() == (demo.folder / name).read_bytes()
 
 
 def test_the_awq_checkpoint_is_the_demo_in_fewer_bits() -> None:

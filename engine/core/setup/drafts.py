@@ -8,7 +8,10 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.models.loading import LoadedModel, load
 from engine.models.weights import Reporter
 
-KNOWN = {"demo": ModelSpec("demo-draft")}  # what drafts for a model that says nothing of it
+KNOWN = {
+    "demo": ModelSpec("demo-draft"),
+    "demo-moe": ModelSpec("demo-draft"),
+}  # what drafts for a model that says nothing of it
 
 
 class Drafts:

@@ -124,6 +124,7 @@ class NotedStep:
             **_beams(changes, piece),
             **_ranks(launched),
             kernel=EMPTY[np.float32] if launched.kernels is None else freeze(launched.kernels.astype(np.float32)),
+            expert=EMPTY[np.int32] if launched.experts is None else freeze(launched.experts.ravel()),
         )
         seconds["record"] = self._seconds + (0.0 if beside else time.perf_counter() - begun)
         return record

@@ -214,12 +214,17 @@ def angles(
     return cos, sin
 
 
-def pack(weight: Tensor, room: LargePages) -> Tensor:
-    """A weight `[columns, depth]` of a dtype that is computed, depth even, in the layout that `product` reads."""
+def laid_out(weight: Tensor) -> Tensor:
+    """A weight `[columns, depth]` of a dtype that is computed, depth even, as `product` reads it: a view, or a copy."""
     columns, depth = weight.shape
     panel, side = function("panel_width")(), 2 if weight.dtype is torch.bfloat16 else 1
     weight = torch.nn.functional.pad(weight, (0, 0, 0, -columns % panel))
-    weight = weight.view(-1, panel, depth // side, side).transpose(1, 2)
+    return weight.view(-1, panel, depth // side, side).transpose(1, 2)
+
+
+def pack(weight: Tensor, room: LargePages) -> Tensor:
+    """That, in a place of its own."""
+    weight = laid_out(weight)
     return room.zeros(weight.shape, weight.dtype).copy_(weight)
 
 

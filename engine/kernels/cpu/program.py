@@ -114,10 +114,12 @@ class Program:
 def _kind(kinds: dict[str, Kind], call: held.Structure, names: Mapping[int, str]) -> Kind:
     """That of a call, which it counts."""
     name = names.get(call.weight, call.work) if isinstance(call, held.Product) else call.work
+    if isinstance(call, held.Experts):
+        name = f"{call.work} {'gate_up' if call.gate else 'down'}"
     kind = kinds.setdefault(name, Kind(name))
     kind.calls += 1
-    if isinstance(call, held.Product):
-        kind.weights, kind.bytes = kind.weights + call.depth * call.columns, kind.bytes + call.weight_bytes
+    if isinstance(call, (held.Product, held.Route, held.Experts)):
+        kind.weights, kind.bytes = kind.weights + call.matrix, kind.bytes + call.matrix_bytes
     return kind
 
 

@@ -131,13 +131,64 @@ class Product(Structure):
     ]
 
     @property
-    def weight_bytes(self) -> int:
-        """Of what it multiplies with, scales included."""
-        weights = self.depth * self.columns
+    def matrix(self) -> int:
+        """How many weights it multiplies with."""
+        return self.depth * self.columns
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Of these, scales included."""
         if not self.coding:
-            return weights * (2 if self.part.half else 4)
+            return self.matrix * (2 if self.part.half else 4)
         coding = Coding(self.coding)
-        return weights * coding.bits // 8 + weights // self.scales.group * coding.scale_bytes
+        return self.matrix * coding.bits // 8 + self.matrix // self.scales.group * coding.scale_bytes
+
+
+class Route(Structure):
+    work, writes = "route", 3
+    _fields_ = [
+        *(("part", Part), *_places("ids", "weights", "logits", "x", "columns")),
+        *(*_sizes("experts", "each", "depth"), ("whole", c_int), ("weights_half", c_int)),
+    ]
+
+    @property
+    def matrix(self) -> int:
+        """How many weights it multiplies with."""
+        return self.depth * self.experts
+
+    @property
+    def matrix_bytes(self) -> int:
+        return self.matrix * (2 if self.part.half else 4)
+
+
+class Sort(Structure):
+    work, writes = "sort", 4
+    _fields_ = [("part", Part), *_places("starts", "at", "tokens", "tally", "ids"), *_sizes("experts", "each")]
+
+
+class Experts(Structure):
+    work = "experts"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "weight", "starts")),
+        *(*_sizes("experts", "columns", "depth"), ("gate", c_int)),
+    ]
+
+    @property
+    def matrix(self) -> int:
+        """How many weights all experts have, whichever are read."""
+        return int(self.experts * self.depth * self.columns)
+
+    @property
+    def matrix_bytes(self) -> int:
+        return self.matrix * (2 if self.part.half else 4)
+
+
+class Combine(Structure):
+    work = "combine"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "weights", "at")),
+        *(*_sizes("each", "width"), ("weights_half", c_int)),
+    ]
 
 
 class Pointwise(Structure):

@@ -29,10 +29,14 @@ class Kernels:
         return self.add_norm is not None
 
 
-@cache
 def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
     """What runs on devices of this type, or None. With Triton's interpreter on, the GPU's run on CPU tensors."""
-    if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+    return _kernels(device, dtype, device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
+
+
+@cache
+def _kernels(device: str, dtype: torch.dtype, on_gpu: bool) -> Kernels | None:
+    if on_gpu:
         from engine.kernels.place_kv import place_kv
         from engine.kernels.rms_norm import add_norm, rms_norm
         from engine.kernels.rotary import rotate

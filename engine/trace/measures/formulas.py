@@ -93,6 +93,8 @@ accepted_length | accepted length | tokens | higher | 1 + kept drafted tokens / 
 draft_speedup | speed-up by drafts | × | higher | time that the tokens of steps with drafts would have taken one a row \
     and step / time of those steps, drafting included; a step's cost without drafts is read off the line through the \
     times of all steps without prompts against their tokens
+activated_experts | activated experts | % |  | mean over steps of the experts that any token was sent to / all \
+    experts of all layers
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
 swapped_blocks | blocks swapped |  | lower | KV blocks copied to host memory, and back
 swap_time | swapping | s | lower | time of all steps in which blocks were copied to host memory and back

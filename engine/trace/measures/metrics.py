@@ -84,8 +84,9 @@ class Metrics:
     `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
-    `accepted_length` and `draft_speedup` are None. `goodput` and `met` (requests) are None without an SLO, `kv` where
-    no KV was held. `outside`: a server's, of which clients see what requests did; everything else is not known, and 0.
+    `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any. `goodput` and
+    `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of which clients see
+    what requests did; everything else is not known, and 0.
     """
 
     requests: int
@@ -129,6 +130,7 @@ class Metrics:
     acceptance_rate: float | None = None
     accepted_length: float | None = None
     draft_speedup: float | None = None
+    activated_experts: float | None = None
     outside: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -247,8 +249,15 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         acceptance_rate=accepted / drafted if drafted else None,
         accepted_length=1 + accepted / drafts if drafts else None,
         draft_speedup=draft_speedup(steps) if drafts else None,
+        activated_experts=_activated_experts(steps),
         outside=header is not None and bool(header.outside),
     )
+
+
+def _activated_experts(steps: Sequence[Step]) -> float | None:
+    """The mean over the steps that told, of the share of all layers' experts that any token was sent to."""
+    shares = [np.count_nonzero(s.expert) / len(s.expert) for s in steps if len(s.expert)]
+    return float(np.mean(shares)) if shares else None
 
 
 class _Log:

@@ -83,6 +83,9 @@ class RecordCheck:
                     columns = kernels.calls, kernels.weights, kernels.bytes, kernels.drawn
                     _expect({len(kernels.names)} == set(map(len, columns)), "columns of kernels")
                     _expect(min((*kernels.calls, *kernels.weights, *kernels.bytes), default=0) >= 0, "kernels below 0")
+                card = record.model
+                _expect(min((card.experts, *card.expert_layers)) >= 0, "a layer with experts below 0")
+                _expect(len(card.expert_layers) * card.experts <= MOST, "experts of that number")
                 between = record.interconnect
                 if between is not None:
                     _expect(0 < len(between.messages) == len(between.rates), "messages between ranks")
@@ -147,6 +150,9 @@ class RecordCheck:
         kernels = self._header.kernels
         _expect(len(step.kernel) in (0, len(kernels.names) if kernels is not None else 0), "times of each kernel")
         _expect(bool((step.kernel >= 0).all()), "kernel below 0")
+        card = self._header.model
+        _expect(len(step.expert) in (0, len(card.expert_layers) * card.experts), "tokens of each expert")
+        _within("expert", step.expert, 0, MOST)
         told, most = len(step.micro_begun), len(step.rank_bytes) * MOST_MICRO
         _expect(not told or (told <= most and not told % len(step.rank_bytes)), "micro-batches of each rank")
         _expect(bool((step.micro_begun <= step.micro_ended).all()), "a micro-batch's span")

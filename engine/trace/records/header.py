@@ -22,6 +22,7 @@ class ModelCard:
     LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
     `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     `kv_heads_stored`: key and value heads of the checkpoint, where each is held several times; 0 where each is once.
+    `expert_layers`: the numbers of the layers whose tokens a step tells the experts of; empty where none is told.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ModelCard:
     kv_dtype: str = ""
     kv_layers: int = 0
     kv_heads_stored: int = 0
+    expert_layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ class Interconnect:
 class Kernels:
     """What a step that a CPU replays spends its time in, columns `[kernels]` in the order in which they first come.
     `names`: of matrix products their layers', as "q_proj, k_proj, v_proj"; else the kernel's, as "decode_attention".
-    Of all layers together: how many `calls` a pass has, with how many `weights` of how many `bytes` it multiplies, and
-    whether it is done for the tokens alone that are `drawn`."""
+    Of all layers together: how many `calls` a pass has, with how many `weights` of how many `bytes` it multiplies (of
+    "experts gate_up" and "experts down" those of all experts), and whether it is done for the tokens alone that are
+    `drawn`."""
 
     names: tuple[str, ...]
     calls: tuple[int, ...]

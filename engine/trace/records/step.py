@@ -120,6 +120,10 @@ class Step:
     `rank_bytes` that it sent. Of a pipeline, `[ranks * micro-batches]`, those of rank 0 first, seconds from `started`
     at which a rank began and ended each micro-batch: `micro_begun`, `micro_ended`. Empty where nobody told.
 
+    Of a mixture of experts, `expert` `[expert_layers * experts]`, those of the first such layer first: how many of the
+    step's tokens each layer sent to each of its experts, a token once for every expert that computes it. What a prefill
+    worker computes is not among them. Empty where nobody told.
+
     Of a step that a CPU replayed, `kernel` `[kernels of the header]`: seconds of `forward` by what was done, of rank 0.
     """
 
@@ -199,6 +203,7 @@ class Step:
     micro_begun: Array = empty(np.float32)
     micro_ended: Array = empty(np.float32)
     kernel: Array = empty(np.float32)
+    expert: Array = empty(np.int32)
 
     @property
     def own(self) -> Step:

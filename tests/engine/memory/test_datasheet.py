@@ -32,15 +32,16 @@ def test_a_card_is_known_by_its_drivers_name_unless_it_is_a_variant() -> None:
         assert published(card) is None
 
 
-def test_a_bound_of_decoding_is_what_a_trace_counts_of_such_a_step() -> None:
+@pytest.mark.parametrize(("model", "rows"), [("demo", 4), ("demo-moe", 1)])
+def test_a_bound_of_decoding_is_what_a_trace_counts_of_such_a_step(model: str, rows: int) -> None:
     params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
-    with Engine(ModelSpec("demo", device="cpu"), EngineConfig(max_running=4), threads=1) as engine:
-        run = engine.run(demo_workload(4, params)).result()
-    step = [record for record in run.records if isinstance(record, Step) and record.rows == 4][-1]
+    with Engine(ModelSpec(model, device="cpu"), EngineConfig(max_running=4), threads=1) as engine:
+        run = engine.run(demo_workload(rows, params)).result()
+    step = [record for record in run.records if isinstance(record, Step) and record.rows == rows][-1]
     work = count_work(run.header, [step])
-    info, length = inspect_model("demo"), round(float(step.first.mean())) + 1
+    info, length = inspect_model(model), round(float(step.first.mean())) + 1
     (bill,) = fits(info, SLOW.room, dtype="float32", quantizations=["none"])
     size, operations = float(work.bytes[0]), float(work.operations[0])
-    assert SLOW.decode_bound(info, bill, 4, length) == pytest.approx(4 / (size / 1e9), rel=0.01)
-    assert NARROW.decode_bound(info, bill, 4, length) == pytest.approx(4 / (operations / 1e9), rel=0.01)
-    assert Datasheet("none", 1, 1.0, {}).decode_bound(info, bill, 4, length) == 0
+    assert SLOW.decode_bound(info, bill, rows, length) == pytest.approx(rows / (size / 1e9), rel=0.01)
+    assert NARROW.decode_bound(info, bill, rows, length) == pytest.approx(rows / (operations / 1e9), rel=0.01)
+    assert Datasheet("none", 1, 1.0, {}).decode_bound(info, bill, rows, length) == 0

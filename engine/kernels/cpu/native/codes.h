@@ -53,7 +53,7 @@ ALWAYS vec entries(const float *table, words at) {
 }
 
 /* The scales of a panel's columns in a group: `[PANEL]`. */
-static void scales_of(float *to, const struct scales *s, int coding, long panel, long depth, long group) {
+static inline void scales_of(float *to, const struct scales *s, int coding, long panel, long depth, long group) {
     const long from = (panel * (depth / s->group) + group) * PANEL;
     if (coding == STEPS)
         for (int i = 0; i < PANEL; i += LANES)

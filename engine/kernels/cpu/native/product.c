@@ -1,35 +1,11 @@
-/* Products with a weight that was laid out for them: [panels][depth][PANEL] of float32, or, of bfloat16,
- * [panels][depth / 2][PANEL][2], or of codes (codes.h). A tile of the result, some rows by a panel's columns, stays in
- * registers while the panel passes by once.
- *
- * What a step does next to every value of a result can be done to the tile, instead of writing it and reading it again:
- * the sum with a residual, or act(gate) * up where gates and ups are the weight's two halves.
- */
-#include "codes.h"
+/* The products that `product.h` tells of. */
+#include "product.h"
 
-#define ROWS 6
 #define FEW (REGISTERS > 16 ? ROWS : 4) /* rows that are multiplied with codes without a copy of the numbers */
-#define TILES 16          /* of one thing to do: a panel is read from memory for so many */
 #define PIECE 256         /* pairs of bfloat16 that are widened at once for one tile; */
 #define WIDE_DEPTH (PANEL > 32 ? 64 : 128) /* for more of them so much of the depth is, */
 #define PANELS (MULTIPLIES_HALVES ? 1 : 8) /* of so many panels: what is multiplied as it is read gains by no more */
 #define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
-
-enum { SILU = 1, GELU };
-
-struct product {
-    struct part part;
-    void *out;            /* [rows, columns], or, gated, half of these */
-    const void *x;        /* [rows, depth], rows x_stride apart */
-    const void *weight;   /* as above */
-    const void *bias;     /* [columns], or NULL */
-    const void *residual; /* as out, rows residual_stride apart; or NULL */
-    const float *by;      /* what each row is times before anything else, [rows]; or NULL */
-    struct scales scales; /* of codes */
-    long columns, depth, x_stride, residual_stride;
-    int gate;             /* how it is activated; 0: it is none. Half of the columns are then whole panels */
-    int coding;           /* of the weight; 0: it is none */
-};
 
 long panel_width(void) { return PANEL; }
 
@@ -256,26 +232,38 @@ ALWAYS void some_wide_tiles(const struct product *p, long panel, long panels, lo
     }
 }
 
+/* Whether parts of a weight and of the rows become float32, or codes bfloat16, before they are multiplied. */
+static int is_wide(const struct product *p) {
+    return p->coding || (p->part.half && !MULTIPLIES_HALVES && p->part.rows > 2 * ROWS);
+}
+
+struct cut cut_of(const struct product *p, long wanted) {
+    const long panels = ((p->gate ? p->columns / 2 : p->columns) + PANEL - 1) / PANEL, tiles = (p->part.rows + ROWS - 1) / ROWS;
+    struct cut cut = {.together = p->part.half && is_wide(p) ? PANELS : 1};
+    while (tiles <= 2 && cut.together > 1 && panels < wanted * cut.together) cut.together /= 2;
+    cut.parts = (panels + cut.together - 1) / cut.together;
+    cut.groups = (tiles + TILES - 1) / TILES;
+    while (cut.groups < tiles && cut.parts * cut.groups < wanted) cut.groups++;
+    return cut;
+}
+
+void multiply_task(const struct product *p, struct cut cut, long task) {
+    const long rows = p->part.rows, panels = ((p->gate ? p->columns / 2 : p->columns) + PANEL - 1) / PANEL, tiles = (rows + ROWS - 1) / ROWS;
+    const long panel = task / cut.groups * cut.together, group = task % cut.groups;
+    const long first = tiles * group / cut.groups * ROWS, last = tiles * (group + 1) / cut.groups * ROWS;
+    const long count = (last < rows ? last : rows) - first;
+    const long these = panels - panel < cut.together ? panels - panel : cut.together;
+    if (is_wide(p) && p->part.half) some_wide_tiles(p, panel, these, first, count, 1);
+    else if (is_wide(p)) some_wide_tiles(p, panel, these, first, count, 0);
+    else if (p->part.half) some_tiles(p, panel, first, count, 1);
+    else some_tiles(p, panel, first, count, 0);
+}
+
 /* out = x * weight + bias, and what becomes of it. */
 long product(void *of) {
     struct product *p = of;
-    const long rows = p->part.rows, panels = ((p->gate ? p->columns / 2 : p->columns) + PANEL - 1) / PANEL, team = omp_get_num_threads();
-    const long tiles = (rows + ROWS - 1) / ROWS;
-    const int widens = p->part.half && !MULTIPLIES_HALVES, wide = p->coding || (widens && tiles > 2);
-    long together = widens && wide ? PANELS : 1;
-    while (tiles <= 2 && together > 1 && panels < 4 * together * team) together /= 2;
-    const long parts = (panels + together - 1) / together;
-    long groups = (tiles + TILES - 1) / TILES;
-    while (groups < tiles && parts * groups < 4 * team) groups++; /* something to do for every thread */
-    for (long task, end; take(&p->part, parts * groups, 1, &task, &end); done(&p->part, task, end)) {
-        const long panel = task / groups * together, group = task % groups;
-        const long first = tiles * group / groups * ROWS, last = tiles * (group + 1) / groups * ROWS;
-        const long count = (last < rows ? last : rows) - first;
-        const long these = panels - panel < together ? panels - panel : together;
-        if (wide && p->part.half) some_wide_tiles(p, panel, these, first, count, 1);
-        else if (wide) some_wide_tiles(p, panel, these, first, count, 0);
-        else if (p->part.half) some_tiles(p, panel, first, count, 1);
-        else some_tiles(p, panel, first, count, 0);
-    }
-    return parts * groups;
+    const struct cut cut = cut_of(p, 4 * omp_get_num_threads());
+    const long tasks = cut.parts * cut.groups;
+    for (long task, end; take(&p->part, tasks, 1, &task, &end); done(&p->part, task, end)) multiply_task(p, cut, task);
+    return tasks;
 }

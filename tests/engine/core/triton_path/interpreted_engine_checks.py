@@ -283,6 +283,12 @@ def test_steps_with_prompts_give_the_same_tokens_replayed_and_eager(name: str, t
     assert any(mixed), "decode rows beside prompts"
     assert all(step.graph == 16 for step, is_mixed in zip(steps, mixed) if is_mixed)
     assert not any(step.graph for step in others if (step.kind == Kind.PREFILL).any())
+    for step in (*steps, *others):  # of a mixture: what fills a graph up is not counted
+        sent = len(model.card.expert_layers) * model.card.active_experts * step.count.sum()
+        assert step.expert.sum() == sent
+    told = [[step.expert.tolist() for step in each if step.rows] for each in (steps, others)]
+    assert told[0] == told[1]
+    assert any(map(len, told[0])) is (name == "mixtral")
 
 
 @pytest.mark.parametrize("name", list(TINY_MODELS))

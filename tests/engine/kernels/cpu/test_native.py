@@ -24,6 +24,7 @@ from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
 from engine.models.loading import load
 from tests.engine.kernels import oracle
+from tests.engine.kernels.cpu import test_experts as experts
 from tests.waiting import until
 
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -272,6 +273,8 @@ def test_narrower_registers_compute_the_same(narrower: None) -> None:
         test_our_product_equals_torchs(dtype, 1000, 100, threads=2)
         test_small_operations_round_as_torch_does(dtype, 3)
         test_the_greedy_choice_is_torchs(dtype)
+        experts.test_experts_equal_torchs(dtype, 96, 50, Activation.SILU, threads=2)
+        experts.test_tokens_go_where_torch_sends_them(dtype, 61, 4)
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -1,0 +1,96 @@
+"""A mixture of experts by the compiled kernels: which of them each token is sent to, and what they make of it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engine.kernels.cpu import structures as held
+from engine.kernels.cpu.calls import DTYPES, LANES, laid_out, part_of, run, threads_for, unpack
+from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.cpu.library import function
+from engine.kernels.silu_mul import Activation
+
+MOST = 64  # experts that a token is sent to, as `native/experts.c` has it
+GATES = {Activation.SILU: 1, Activation.GELU_TANH: 2}  # as `native/product.h` counts them
+
+
+def route(x: Tensor, columns: Tensor, each: int, whole: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits `[tokens, experts]` of x `[tokens, depth]` by a linear layer `[experts, depth]`; of the `each` highest
+    of a token, the first of equals, the probabilities, of a dtype that is computed; and which experts these are, int64,
+    both `[tokens, each]`. `whole`: of these alone, so that they are 1 together."""
+    x, columns = x.contiguous(), columns.contiguous()
+    tokens, (experts, depth) = len(x), columns.shape
+    ids, weights = torch.empty(tokens, each, dtype=torch.long), torch.empty(tokens, each, dtype=dtype)
+    logits = torch.empty(tokens, experts, dtype=x.dtype)
+    places = (one.data_ptr() for one in (ids, weights, logits, x, columns))
+    values = held.Route(part_of(tokens, x), *places, experts, each, depth, whole, dtype is torch.bfloat16)
+    run(values, threads_for(tokens * experts * (8 + depth // LANES)))
+    return logits, weights, ids
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertWeights:
+    """The weights of so many experts of so many columns, in the layout of `product`, one after another: `gate_up`
+    `[experts, panels, ...]`, gates and what they gate each in whole panels, and `down`, which is as deep."""
+
+    gate_up: Tensor
+    down: Tensor
+    experts: int
+    hidden: int
+    columns: int
+
+    @classmethod
+    def of(cls, gate_up: Tensor, down: Tensor, room: LargePages) -> "ExpertWeights":
+        """From `[experts, 2 * columns, hidden]` and `[experts, hidden, columns]`, hidden even."""
+        experts, hidden, columns = down.shape
+        padded = columns + -columns % function("panel_width")()
+        made: list[Tensor] = []
+        for expert in range(experts):
+            both = nn.functional.pad(gate_up[expert].view(2, columns, hidden), (0, 0, 0, padded - columns))
+            one_down = nn.functional.pad(down[expert], (0, padded - columns))
+            laid = laid_out(both.view(2 * padded, hidden)), laid_out(one_down)
+            made = made or [room.zeros((experts, *weight.shape), weight.dtype) for weight in laid]
+            for all_experts, weight in zip(made, laid, strict=True):
+                all_experts[expert].copy_(weight)
+        return cls(made[0], made[1], experts, hidden, columns)
+
+    def plain(self) -> tuple[Tensor, Tensor]:
+        """The weights that were packed, copies laid out anew at each call."""
+        padded = self.down.shape[2] * self.down.shape[4]
+        both = torch.stack([unpack(each, 2 * padded) for each in self.gate_up])
+        gate_up = both.view(self.experts, 2, padded, self.hidden)[:, :, : self.columns]
+        down = torch.stack([unpack(each, self.hidden)[:, : self.columns] for each in self.down])
+        return gate_up.flatten(1, 2), down
+
+    def __call__(
+        self, x: Tensor, ids: Tensor, weights: Tensor, activation: Activation, tally: Tensor | None = None
+    ) -> Tensor:
+        """The sum `[tokens, hidden]` of what the experts `ids` int64 `[tokens, each]` make of x `[tokens, hidden]`, by
+        their `weights` `[tokens, each]`. To `tally` int32 `[experts]` is added how many tokens each has got."""
+        x, ids = x.contiguous(), ids.long().contiguous()
+        weights = (weights if weights.dtype in DTYPES else weights.float()).contiguous()
+        (tokens, each), half = ids.shape, weights.dtype is torch.bfloat16
+        pairs = tokens * each
+        starts = torch.empty(self.experts + 1, dtype=torch.int32)
+        at, owners = torch.empty(pairs, dtype=torch.int32), torch.empty(pairs, dtype=torch.long)
+        told = None if tally is None else tally.data_ptr()
+        sorting = starts.data_ptr(), at.data_ptr(), owners.data_ptr(), told, ids.data_ptr()
+        run(held.Sort(part_of(pairs, x), *sorting, self.experts, each), 1)
+        rows = torch.empty(pairs, self.hidden, dtype=x.dtype)
+        looked_up = rows.data_ptr(), x.data_ptr(), owners.data_ptr()
+        run(held.Lookup(part_of(pairs, x), *looked_up, self.hidden), threads_for(rows.numel()))
+        depth = self.down.shape[2] * self.down.shape[4]
+        acted = self._product(rows, self.gate_up, starts, 2 * depth, GATES[activation])
+        made = self._product(acted, self.down, starts, self.hidden, 0)
+        out = torch.empty(tokens, self.hidden, dtype=x.dtype)
+        summed = out.data_ptr(), made.data_ptr(), weights.data_ptr(), at.data_ptr()
+        run(held.Combine(part_of(tokens, x), *summed, each, self.hidden, half), threads_for(made.numel()))
+        return out
+
+    def _product(self, x: Tensor, weight: Tensor, starts: Tensor, columns: int, gate: int) -> Tensor:
+        out = torch.empty(len(x), columns // 2 if gate else columns, dtype=x.dtype)
+        places = (each.data_ptr() for each in (out, x, weight, starts))
+        values = held.Experts(part_of(len(x), x), *places, self.experts, columns, x.shape[1], gate)
+        run(values, torch.get_num_threads())
+        return out

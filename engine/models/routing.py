@@ -1,0 +1,68 @@
+"""Which experts of a mixture the tokens are sent to: counted where it is decided, as they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+TALLY = "_tally"  # an attribute of experts that count by themselves: their row of `Routing.counts`
+SENT = ("top_k_index", "router_indices")  # what the parameter is called that says where each token goes
+
+
+class Routing:
+    """`counts` int32 `[layers with experts, experts]`: how many tokens each layer sent to each expert since `begin`.
+
+    `layers` are those layers' numbers. On a GPU a captured step counts as it is replayed; the tokens that fill it up
+    are left out. A token is counted once for every expert that it is sent to.
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, nn.Module]], experts: int, device: torch.device) -> None:
+        self.layers = tuple(layer for layer, _ in parts)
+        self.counts = torch.zeros(len(parts), experts, dtype=torch.int32, device=device)
+        self._real = torch.zeros(0, 1, dtype=torch.int32, device=device)  # [tokens, 1]: 1 for one that is counted
+        for row, (_, part) in zip(self.counts, parts, strict=True):
+            setattr(part, TALLY, row)
+            part.register_forward_pre_hook(partial(self._count, row), with_kwargs=True)
+
+    @classmethod
+    def of(cls, module: nn.Module, device: torch.device) -> Routing | None:
+        """Of a model whose layers have their experts as parameters of one module; None where there are no such layers,
+        or not all have as many."""
+        parts = [(_layer(path), part) for path, part in module.named_modules() if holds_experts(path, part)]
+        experts = {int(part.num_experts) for _, part in parts}
+        return cls(parts, experts.pop(), device) if len(experts) == 1 else None
+
+    def room(self, tokens: int) -> None:
+        """Of a step that is captured: it may have so many tokens, some of which nobody asked for."""
+        if tokens > len(self._real):
+            self._real = torch.ones(tokens, 1, dtype=torch.int32, device=self.counts.device)
+
+    def begin(self, tokens: int | None = None) -> None:
+        """Forgets what was counted. Of what is computed next the first `tokens` are counted; None: all."""
+        self.counts.zero_()
+        if len(self._real):
+            self._real.fill_(tokens is None)
+            self._real[: tokens or 0] = 1
+
+    def _count(self, row: Tensor, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if getattr(part, "counts_itself", False):
+            return
+        sent = next((kwargs[name] for name in SENT if name in kwargs), args[1] if len(args) > 1 else None)
+        if not isinstance(sent, Tensor) or sent.dtype not in (torch.int64, torch.int32):
+            return
+        tokens, each = sent.shape
+        real = self._real[:tokens] if tokens <= len(self._real) else self._real.new_ones(tokens, 1)
+        row.index_add_(0, sent.flatten(), real.expand(tokens, each).flatten())
+
+
+def holds_experts(path: str, part: nn.Module) -> bool:
+    """Whether a module holds all of a layer's experts, and is told where each token goes."""
+    return path.rpartition(".")[2] == "experts" and isinstance(getattr(part, "num_experts", None), int)
+
+
+def _layer(path: str) -> int:
+    return next(int(name) for name in path.split(".") if name.isdigit())

@@ -1,0 +1,90 @@
+"""The kernels of a mixture of experts equal torch's operations, whatever tokens are beside a token."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu, silu
+
+from engine.kernels.cpu import library
+from engine.kernels.cpu.experts import ExpertWeights, route
+from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.silu_mul import Activation
+
+DTYPES = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
+ACTIVATIONS = {Activation.SILU: silu, Activation.GELU_TANH: lambda x: gelu(x, approximate="tanh")}
+
+pytestmark = pytest.mark.skipif(library.find_compiler() is None, reason="no C compiler")
+
+
+def weights_of(experts: int, hidden: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    gate_up = torch.randn(experts, 2 * columns, hidden) / hidden**0.5
+    return gate_up.to(dtype), (torch.randn(experts, hidden, columns) / columns**0.5).to(dtype)
+
+
+def expected_of(
+    x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, activation: Activation
+) -> Tensor:
+    """In float64, pair by pair."""
+    out = torch.zeros(x.shape, dtype=torch.float64)
+    for token, (values, to, by) in enumerate(zip(x.double(), ids, weights.double(), strict=True)):
+        for expert, share in zip(to, by, strict=True):
+            gate, up = (gate_up[expert].double() @ values).chunk(2)
+            out[token] += share * (down[expert].double() @ (ACTIVATIONS[activation](gate) * up))
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("hidden", "columns", "activation"), [(96, 50, Activation.SILU), (70, 128, Activation.GELU_TANH)]
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_experts_equal_torchs(dtype, hidden, columns, activation, threads) -> None:
+    """Of tokens sent evenly, all to one expert, to some experts only, and of none; what they are counted as."""
+    torch.manual_seed(hidden)
+    experts, each = 9, 3
+    plain = weights_of(experts, hidden, columns, dtype)
+    packed = ExpertWeights.of(*plain, LargePages())
+    assert all(torch.equal(*both) for both in zip(packed.plain(), plain, strict=True))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for tokens, first, last in [(1, 0, 9), (2, 4, 7), (13, 0, 3), (40, 0, 9), (220, 0, 3), (0, 0, 9)]:
+            x, weights = torch.randn(tokens, hidden).to(dtype), torch.rand(tokens, each)
+            ids = torch.rand(tokens, last - first).argsort()[:, :each] + first
+            tally = torch.ones(experts, dtype=torch.int32)
+            out = packed(x, ids, weights, activation, tally)
+            assert out.dtype is dtype
+            torch.testing.assert_close(
+                out.double(), expected_of(x, ids, weights, *plain, activation), rtol=DTYPES[dtype], atol=DTYPES[dtype]
+            )
+            assert tally.tolist() == [1 + int((ids == expert).sum()) for expert in range(experts)]
+            alone = packed(x[-1:], ids[-1:], weights[-1:], activation)
+            assert torch.equal(alone, out[-1:]), "whatever rows are beside it"
+            rounded = packed(x, ids, weights.to(torch.bfloat16), activation)
+            assert torch.equal(rounded, packed(x, ids, weights.to(torch.bfloat16).float(), activation))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("experts", "each"), [(4, 2), (61, 4), (128, 8), (3, 3)])
+def test_tokens_go_where_torch_sends_them(dtype, experts, each) -> None:
+    torch.manual_seed(experts)
+    x, columns = torch.randn(71, 90).to(dtype), torch.randn(experts, 90).to(dtype) / 3
+    for whole in (True, False):
+        for of in (torch.float32, dtype):
+            logits, weights, ids = route(x, columns, each, whole, of)
+            torch.testing.assert_close(logits.double(), x.double() @ columns.double().T, rtol=1e-2, atol=DTYPES[dtype])
+            chosen = logits.float().softmax(-1).topk(each)
+            assert torch.equal(logits.gather(1, ids), logits.gather(1, chosen.indices)), "where no two are alike"
+            expected = (chosen.values / (chosen.values.sum(-1, keepdim=True) if whole else 1)).to(of)
+            torch.testing.assert_close(weights, expected, rtol=3e-6 if of is torch.float32 else 8e-3, atol=1e-7)
+            for alone, together in zip(route(x[-3:-2], columns, each, whole, of), (logits, weights, ids)):
+                assert torch.equal(alone, together[-3:-2]), "whatever rows are beside it"
+    assert route(x, torch.zeros_like(columns), each, True, dtype)[2].tolist() == [[*range(each)]] * 71, "the first"
+    x[0, 1] = float("nan")
+    _, weights, ids = route(x, columns, each, False, torch.float32)
+    assert weights[0].isnan().all()
+    assert not weights[1:].isnan().any()
+    assert len({*ids[0].tolist()}) == each
+    assert 0 <= ids.min() <= ids.max() < experts
