@@ -46,6 +46,7 @@ class Scene:
     beams: int = 1
     token: int = 12  # whose card is on the transcript's picture
     beside: str = ""  # the device that the roofline has beside this machine
+    model: str = "demo"
 
 
 CHUNKS = (("window", WIDE), ("transcript", WIDE))
@@ -65,6 +66,7 @@ SCENES = (
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
     Scene("drafts", "burst", DRAFTS, 0.6, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
+    Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model="demo-moe"),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
 )
 
@@ -122,9 +124,11 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     scenes = [scene for scene in SCENES if scene.name in (given.only or [scene.name])]
     if not given.light:
-        with Engine(ModelSpec("demo"), CHUNKED) as engine:
-            for scene in scenes:
-                play(engine, scene, given.folder / f"{scene.name}.bsrun")
+        for model in dict.fromkeys(scene.model for scene in scenes):
+            with Engine(ModelSpec(model), CHUNKED) as engine:
+                for scene in scenes:
+                    if scene.model == model:
+                        play(engine, scene, given.folder / f"{scene.name}.bsrun")
     for scene in scenes:
         draw(scene, given.folder, given.light)
 

@@ -103,7 +103,7 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
         f"a request is {asked.length:,} tokens"
         if asked.elsewhere is None
-        else _published(asked.elsewhere, bills[0].dtype, asked),
+        else _published(asked.elsewhere, bills[0].dtype, asked, bool(info.experts)),
         *_split_words(info, memory, bills, asked.ranks),
         *(_rule_of_thumb(info, bills[0], asked.length, asked.kv_dtype) if asked.ranks == 1 else ()),
         *_facts(info),
@@ -111,7 +111,7 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
     return "\n".join(lines)
 
 
-def _published(sheet: Datasheet, dtype: str, asked: Asked) -> str:
+def _published(sheet: Datasheet, dtype: str, asked: Asked, mixture: bool) -> str:
     figures = f"{bytes_words(sheet.memory)} at {sheet.bandwidth / 1e9:,.0f} GB/s"
     said = (
         f"{sheet.name}, as its maker publishes it: {figures}, {sheet.rate(dtype) / 1e12:,.4g} TFLOP/s in {dtype}; a "
@@ -119,6 +119,7 @@ def _published(sheet: Datasheet, dtype: str, asked: Asked) -> str:
     )
     bounds = (
         "  tok/s: decoding's bounds, from what a step reads (weights, K and V) or multiplies; no program passes them"
+        f"{', if all experts are as likely' if mixture else ''}"
     )
     return said if asked.ranks > 1 else f"{said}\n{bounds}"
 

@@ -32,6 +32,7 @@ MEASURES = {  # by key; others are called as the engine calls them
     "acceptance_rate": tr("acceptance rate"),
     "accepted_length": tr("accepted length"),
     "draft_speedup": tr("speed-up by drafts"),
+    "activated_experts": tr("activated experts"),
     "preemptions": tr("preemptions"),
     "swapped_blocks": tr("blocks swapped"),
     "swap_time": tr("swapping"),

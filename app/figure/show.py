@@ -36,7 +36,14 @@ AT_THE_END = (
     "roofline",
     "machine",
 )  # they tell of all the run; others show most where most is computed
-TALL = {"kv_map": (250, 290), "beams": (240, 230), "memory": (270, 230), "roofline": (280, 280), "machine": (300, 270)}
+TALL = {
+    "kv_map": (250, 290),
+    "beams": (240, 230),
+    "experts": (340, 300),
+    "memory": (270, 230),
+    "roofline": (280, 280),
+    "machine": (300, 270),
+}
 WIDE = 500  # pixels of the design: from here on the second of two heights
 TALLEST = 720
 CHARTS, HEAD = 150, 60  # a film has its title above and its verdict below

@@ -65,6 +65,10 @@ def step_facts(story: StepStory) -> Facts:
         facts.append(_fact(TIME, tr("GPU"), seconds=story.step.device, note=tr("by the GPU's own clock")))
     if story.graph_words:
         facts.append(_fact(tr("graph"), story.graph_words, padding=story.spare or None))
+    if story.experts_words:
+        facts.append(
+            _fact(tr("experts"), story.experts_words, note=tr("of all layers, those that any token was sent to"))
+        )
     for (request, words), reason in zip(story.refused, story.step.refused_reason):
         note = f"{words.why}; {words.remedy}" if words.remedy else words.why
         facts.append(_fact(tr("refused"), reason, request=request, note=note))

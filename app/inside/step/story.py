@@ -255,7 +255,14 @@ class StepStory:
             )
         rows = trn("{count:,} row", "{count:,} rows", len(self))
         device = tr("{time} by the GPU's clock", time=millis(self.step.device)) if self.step.device else ""
-        return " · ".join(filter(None, (rows, tokens, self.graph_words, device, self.beside_words)))
+        said = rows, tokens, self.experts_words, self.graph_words, device, self.beside_words
+        return " · ".join(filter(None, said))
+
+    @property
+    def experts_words(self) -> str:
+        """Of a mixture: "33 of 48 experts"."""
+        sent = self.step.expert
+        return tr("{n:,} of {all:,} experts", n=int(np.count_nonzero(sent)), all=len(sent)) if len(sent) else ""
 
     @property
     def beside_words(self) -> str:

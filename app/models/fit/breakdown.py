@@ -134,14 +134,21 @@ def bound_words(bills: Bills, fit: Fit, length: int, most: int) -> str:
     one, all_ = (sheet.decode_bound(bills.info, fit, rows, length) for rows in (1, count))
     if not one or not all_:
         return ""
+    way = tr("{title} in {dtype}", title=SCHEMES[fit.quantization].title, dtype=fit.dtype)
+    said = {"way": way, "one": number(one), "all": number(all_)}
+    if bills.info.experts:
+        return tr(
+            "{way}: decoding there reaches at most {one} tokens a second for one request, {all} for {count:,} at once: "
+            "of a mixture a step reads the experts that any of its tokens asks, here as if all were as likely.",
+            count=count,
+            **said,
+        )
     return trn(
         "{way}: decoding there reaches at most {one} tokens a second for one request: a step reads all weights once.",
         "{way}: decoding there reaches at most {one} tokens a second for one request, {all} for {count:,} at once: a "
         "step reads all weights once, and each request's keys and values.",
         count,
-        way=tr("{title} in {dtype}", title=SCHEMES[fit.quantization].title, dtype=fit.dtype),
-        one=number(one),
-        all=number(all_),
+        **said,
     )
 
 

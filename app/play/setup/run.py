@@ -26,6 +26,9 @@ def model_facts(header: Header) -> list[Fact]:
         ("weights", tr("Weights"), held_words(card)),
         ("machine", tr("Machine"), where),
     ]
+    if card.experts:
+        asked = tr("{experts:,} a layer, {active:,} a token", experts=card.experts, active=card.active_experts)
+        facts.insert(2, ("experts", tr("Experts"), asked))
     if card.kv_heads_stored:
         heads = tr("{held}, of {stored} stored", held=card.kv_heads, stored=card.kv_heads_stored)
         facts.insert(2, ("kv_heads", tr("KV heads"), heads))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from app.inside.beams.history import BeamHistory
+from app.inside.experts.history import ExpertHistory
 from app.inside.kv_map.history import KvHistory
 from app.inside.machine.readings import MachineReadings
 from app.inside.memory.history import MemoryHistory
@@ -15,7 +16,7 @@ from app.play.charts.series import ChartSeries
 from engine.trace import IndexFolder, Record, RequestIndex, TallyIndex
 
 MODULES = (  # that define what these keep
-    *("app.inside.beams.history", "app.inside.columns"),
+    *("app.inside.beams.history", "app.inside.columns", "app.inside.experts.history"),
     *("app.inside.kv_map.history", "app.inside.kv_map.state", "app.inside.kv_map.tables"),
     *("app.inside.machine.readings", "app.inside.memory.history", "app.inside.memory.series"),
     *("app.inside.roofline.points", "app.inside.step.history"),
@@ -40,6 +41,7 @@ class WindowReaders:
             "step": StepHistory(),
             "kv_map": KvHistory(),
             "beams": BeamHistory(),
+            "experts": ExpertHistory(),
             "memory": MemoryHistory(),
             "roofline": RooflinePoints(),
             "machine": MachineReadings(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -9,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.inside.beams.panel import BeamsPanel
+from app.inside.experts.panel import ExpertsPanel
 from app.inside.kv_map.panel import KvMap
 from app.inside.memory.panel import MemoryBill
 from app.inside.panel import InsightPanel
@@ -263,6 +265,22 @@ def grouped(stage: Stage) -> None:
     )
 
 
+def experts(stage: Stage) -> None:
+    panel = stage.panel("experts")
+    assert isinstance(panel, ExpertsPanel)
+    shares = []
+    for place, tokens in ((0, None), (1, 8), (2, 1)):
+        point = stage.at(place)
+        panel = stage.panel("experts")
+        step = steps(stage.trace)[point.step or 0]
+        assert tokens is None or step.count.sum() == tokens
+        shares.append(np.count_nonzero(step.expert) / len(step.expert))
+    assert shares[0] > 0.95, "every one"
+    assert 0.4 < shares[1] < 0.95
+    assert shares[2] == 0.25
+    assert panel.summary.accessibleName().startswith("12 of 48 experts")
+
+
 def quantized(stage: Stage) -> None:
     whole, small = (trace.header.model for trace in stage.lanes)
     assert small.quantization == "awq"
@@ -340,11 +358,12 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "12-disaggregated": disaggregated,
     "13-prefix-caching": prefixes,
     "14-grouped-query": grouped,
-    "15-quantization": quantized,
-    "16-beams": beams,
-    "17-speculation": speculation,
-    "18-admission": admission,
-    "19-latency-throughput": latency,
+    "15-experts": experts,
+    "16-quantization": quantized,
+    "17-beams": beams,
+    "18-speculation": speculation,
+    "19-admission": admission,
+    "20-latency-throughput": latency,
 }
 
 
@@ -365,7 +384,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 19"
+        assert bar.number.text() == f"{number + 1} of 20"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)
