@@ -9,6 +9,7 @@
 
 #define ROWS 6   /* of a tile */
 #define TILES 16 /* of one task: a panel is read from memory for so many */
+#define HIDDEN __attribute__((visibility("hidden"))) /* of no other library: it can be put in place where it is called */
 
 enum { SILU = 1, GELU };
 
@@ -32,5 +33,5 @@ struct cut {
 };
 
 /* So that there are some `wanted` tasks, if that can be: something to do for every thread. */
-struct cut cut_of(const struct product *p, long wanted);
-void multiply_task(const struct product *p, struct cut cut, long task);
+HIDDEN struct cut cut_of(const struct product *p, long wanted);
+HIDDEN void multiply_task(const struct product *p, struct cut cut, long task);
