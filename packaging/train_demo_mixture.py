@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from torch.nn.functional import cross_entropy, one_hot
-from train_demo_model import NAMES, SAVED_EVERY, SIZES, Batches
+from train_demo_model import NAMES, SAVED_EVERY, SIZES, Batches, keep
 from transformers import LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, PreTrainedTokenizerFast
 
 DENSE, NAME = "stories-5m", "stories-moe"
@@ -124,9 +124,7 @@ def main() -> None:
             shown = f"loss {mean:.3f}  imbalance {uneven.item():.3f}  rate {rate:.1e}"
             print(f"{NAME} step {step:5d}  {100 * spent:5.1f} %  {shown}", flush=True)
         if file is not None and now - saved_at > SAVED_EVERY:
-            whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save(whole | {"step": step, "mean": mean, "seconds": seconds}, file.with_suffix(".part"))
-            file.with_suffix(".part").replace(file)
+            keep(file, model, optimizer, step=step, mean=mean, seconds=seconds)
             saved_at = now
     folder = options.out / NAME
     folder.mkdir(parents=True, exist_ok=True)

@@ -111,6 +111,13 @@ class Batches:
         return ids, labels, sources
 
 
+def keep(file: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, **told: float) -> None:
+    """Saves a training to go on from: the file is whole, or the one before."""
+    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(whole | told, file.with_suffix(".part"))
+    file.with_suffix(".part").replace(file)
+
+
 def train(
     name: str,
     tokenizer: PreTrainedTokenizerFast,
@@ -191,9 +198,7 @@ def train(
                 flush=True,
             )
         if file is not None and now - saved_at > SAVED_EVERY:
-            whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save(whole | {"step": step, "mean": mean, "seconds": seconds}, file.with_suffix(".part"))
-            file.with_suffix(".part").replace(file)
+            keep(file, model, optimizer, step=step, mean=mean, seconds=seconds)
             saved_at = now
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -50,4 +50,4 @@ from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.tally import Tally, TallyIndex
 from engine.trace.timed_kernels import KernelTimes, kernel_times
 from engine.trace.trace import Trace
-from engine.trace.work import Work, WorkCounter, count_work
+from engine.trace.work import Work, WorkCounter, activated_by_chance, count_work

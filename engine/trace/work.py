@@ -113,11 +113,17 @@ class WorkCounter:
         return during
 
 
+def activated_by_chance(share: float, tokens: Array) -> Array:
+    """The share of all experts that so many tokens are sent to on average, each to this `share` of them, if all are as
+    likely: 1 - (1 - share)^tokens."""
+    return 1 - (1 - share) ** tokens.astype(np.float64)
+
+
 def activated(share: float, steps: Sequence[Step], tokens: Array) -> Array:
-    """Of each step the share of all experts that its tokens are sent to, each to this `share` of them."""
-    told = [np.count_nonzero(step.expert) / len(step.expert) if len(step.expert) else -1.0 for step in steps]
-    counted = np.array(told, np.float64)
-    return np.where(counted >= 0, counted, 1 - (1 - share) ** tokens)
+    """Of each step the share of all experts that its tokens are sent to, each to this `share` of them: as it tells, or
+    by chance."""
+    counted = np.array([np.nan if (told := step.activated) is None else told for step in steps], np.float64)
+    return np.where(np.isnan(counted), activated_by_chance(share, tokens), counted)
 
 
 def count_work(header: Header, steps: Sequence[Step], shared: Array | None = None, widths: Array | None = None) -> Work:

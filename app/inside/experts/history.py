@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
-from engine.trace import Array, Header, Record, Step
+from engine.trace import Array, Header, Record, Step, activated_by_chance
 
 EVERY = 128  # steps from one kept sum to the next
 
@@ -85,9 +85,8 @@ class ExpertHistory(Columns):
         return total.reshape(len(self.layers), self.experts)
 
     def by_chance(self, tokens: Array) -> Array:
-        """The share of the experts that steps of so many tokens activate on average, if all are as likely: 1 - (1 -
-        active / experts)^tokens."""
-        return 1 - (1 - self.active / max(self.experts, 1)) ** tokens.astype(np.float64)
+        """The share of the experts that steps of so many tokens activate on average, if all are as likely."""
+        return activated_by_chance(self.active / max(self.experts, 1), tokens)
 
     def sizes_until(self, place: int) -> tuple[Array, Array, Array]:
         """Of the steps up to this one that sent any tokens: every size and number of activated experts that occurred,

@@ -255,8 +255,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
 
 
 def _activated_experts(steps: Sequence[Step]) -> float | None:
-    """The mean over the steps that told, of the share of all layers' experts that any token was sent to."""
-    shares = [np.count_nonzero(s.expert) / len(s.expert) for s in steps if len(s.expert)]
+    """The mean over the steps that told."""
+    shares = [share for s in steps if (share := s.activated) is not None]
     return float(np.mean(shares)) if shares else None
 
 

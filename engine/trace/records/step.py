@@ -220,6 +220,11 @@ class Step:
         return int((self.count[-self.beside :] == 0).sum()) if self.beside else 0
 
     @property
+    def activated(self) -> float | None:
+        """The share of all layers' experts that any of its tokens was sent to; None where nobody told."""
+        return int(np.count_nonzero(self.expert)) / len(self.expert) if len(self.expert) else None
+
+    @property
     def rows(self) -> int:
         return len(self.request)
 
