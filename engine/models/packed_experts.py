@@ -7,7 +7,7 @@ be recorded. Each module is proved against the one whose place it takes, on nois
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,11 @@ from engine.kernels.cpu.experts import GATES, MOST, ExpertWeights, route
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.parts import TOLERANCE, Setting
-from engine.models.plain_weights import is_plain
+from engine.models.fusion.mixtures import drawn, held, held_by_experts, kind_of_router, near, told
+from engine.models.fusion.parts import Setting
 from engine.models.routing import holds_experts
 
 EXPERTS, ROUTERS = "experts", ("gate", "router")  # what a layer calls them
-NO_WEIGHT = 1e-6  # of an expert that is as good as any other
 
 
 class PackedExperts(nn.Module):
@@ -79,76 +78,38 @@ def pack_experts(module: nn.Module) -> None:
                 setattr(block, name, made)
 
 
-def _held(part: nn.Module, *names: str) -> list[Tensor] | None:
-    """The weights of these names, if they are plain, of a dtype and a width that are computed, and all that there is;
-    else None."""
-    held = dict(part.named_parameters()) | dict(part.named_buffers())
-    weights = [held.pop(name, None) for name in names]
-    found = [x.detach() for x in weights if x is not None and is_plain(x) and x.device.type == "cpu"]
-    if held or len(found) < len(names) or len({x.dtype for x in found}) > 1:
-        return None
-    kernels = kernels_for("cpu", found[0].dtype)
-    return found if kernels is not None and not kernels.on_gpu and found[0].shape[-1] % 2 == 0 else None
+def _computes(weights: Sequence[Tensor]) -> bool:
+    """Whether our kernels compute with such weights on a CPU, of such a width."""
+    kernels = kernels_for("cpu", weights[0].dtype)
+    on_cpu = all(x.device.type == "cpu" for x in weights)
+    return on_cpu and kernels is not None and not kernels.on_gpu and weights[0].shape[-1] % 2 == 0
 
 
 def _experts(part: nn.Module, room: LargePages) -> PackedExperts | None:
-    held = _held(part, "gate_up_proj", "down_proj")
-    if held is None or any(x.dim() != 3 for x in held):
+    held_there = held_by_experts(part)
+    if held_there is None or not _computes(held_there):
         return None
-    gate_up, down = held
-    experts, hidden, columns = down.shape
-    if gate_up.shape != (experts, 2 * columns, hidden):
-        return None
-    x, random = Setting(down.dtype, down.device).magnitudes(hidden), torch.Generator().manual_seed(4)
-    order = torch.rand(len(x), experts, generator=random)
-    order[:, -1] = 2.0  # one has no token, where there are more than two
-    given = x, order.argsort()[:, :2], torch.rand(len(x), min(experts, 2), generator=random).to(x.dtype)
-    expected = _told(part, *given)
+    gate_up, down = held_there
+    experts, hidden, _ = down.shape
+    given = drawn(Setting(down.dtype, down.device), hidden, experts)
+    expected = told(part, *given)
     if not isinstance(expected, Tensor):
         return None
     weights = ExpertWeights.of(gate_up, down, room)
     made = (PackedExperts(weights, activation) for activation in GATES)
-    return next((one for one in made if _near(one(*given), expected)), None)
+    return next((one for one in made if near(one(*given), expected)), None)
 
 
 def _router(part: nn.Module) -> CompiledRouter | None:
-    held = _held(part, "weight")
-    if held is None or held[0].dim() != 2:
+    weights = held(part, "weight")
+    if weights is None or weights[0].dim() != 2 or not _computes(weights):
         return None
-    (weight,) = held
-    setting = Setting(weight.dtype, weight.device)
-    x = torch.cat([setting.draw(8, weight.shape[1], seed=5), setting.draw(8, weight.shape[1], seed=6) / 8])
-    told = _told(part, x)
-    if not isinstance(told, tuple) or len(told) != 3 or any(not isinstance(one, Tensor) for one in told):
-        return None
-    logits, weights, ids = told
-    if not (logits.dtype is x.dtype and logits.shape == (len(x), len(weight)) and native.computes(weights.dtype)):
-        return None
-    each, experts = ids.shape[-1], len(weight)
-    if ids.dtype is not torch.long or not ids.shape == weights.shape == (len(x), each) or each > min(MOST, experts):
-        return None
-    if ids.amin() < 0 or ids.amax() >= experts:
-        return None
-    for whole in (True, False):
-        _, by, chosen = route(logits, torch.eye(experts, dtype=x.dtype), each, whole, weights.dtype)
-        same = (logits.gather(1, chosen) == logits.gather(1, ids)) | (weights < NO_WEIGHT)
-        if same.all() and _near(by, weights):
-            made = CompiledRouter(nn.Parameter(weight, requires_grad=False), each, whole, weights.dtype)
-            return made if _near(made(x)[0], logits) else None
-    return None
+    (weight,) = weights
 
+    def of_logits(logits: Tensor, each: int, whole: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+        if each > MOST or not native.computes(dtype):
+            return None
+        return route(logits, torch.eye(len(weight), dtype=logits.dtype), each, whole, dtype)[1:]
 
-def _told(part: nn.Module, *given: Tensor) -> Any:
-    """What a module gives; None where it takes something else."""
-    try:
-        return part(*given)
-    except Exception:  # a model's own code, which need not know such arguments
-        return None
-
-
-def _near(made: Tensor, expected: Tensor) -> bool:
-    """Whether no value is further off than roundings of its row's largest; zeros prove nothing."""
-    if made.dtype is not expected.dtype or made.shape != expected.shape or not expected.any():
-        return False
-    off, most = ((x.float().abs()).amax(-1) for x in (made.float() - expected.float(), expected))
-    return bool((off <= TOLERANCE[made.dtype] * most).all())
+    kind = kind_of_router(part, weight, Setting(weight.dtype, weight.device), of_logits)
+    return None if kind is None else CompiledRouter(nn.Parameter(weight, requires_grad=False), *kind)

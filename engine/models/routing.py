@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-TALLY = "_tally"  # an attribute of experts that count by themselves: their row of `Routing.counts`
+TALLY = "_tally"  # an attribute of experts: their row of `Routing.counts`
+COUNTED_BY = "_routing"  # another: who counts
+COUNTS_ITSELF = "counts_itself"  # of experts that count by themselves
 SENT = ("top_k_index", "router_indices")  # what the parameter is called that says where each token goes
 
 
@@ -24,9 +27,13 @@ class Routing:
         self.layers = tuple(layer for layer, _ in parts)
         self.counts = torch.zeros(len(parts), experts, dtype=torch.int32, device=device)
         self._real = torch.zeros(0, 1, dtype=torch.int32, device=device)  # [tokens, 1]: 1 for one that is counted
+        self._hooks: list[RemovableHandle] = []
+        self._parts = [part for _, part in parts]
         for row, (_, part) in zip(self.counts, parts, strict=True):
             setattr(part, TALLY, row)
-            part.register_forward_pre_hook(partial(self._count, row), with_kwargs=True)
+            setattr(part, COUNTED_BY, self)
+            hook = part.register_forward_pre_hook(partial(self._count, row), with_kwargs=True)
+            self._hooks.append(hook)
 
     @classmethod
     def of(cls, module: nn.Module, device: torch.device) -> Routing | None:
@@ -41,6 +48,12 @@ class Routing:
         if tokens > len(self._real):
             self._real = torch.ones(tokens, 1, dtype=torch.int32, device=self.counts.device)
 
+    def stop(self) -> None:
+        """Counts no more."""
+        for hook, part in zip(self._hooks, self._parts, strict=True):
+            hook.remove()
+            delattr(part, COUNTED_BY)
+
     def begin(self, tokens: int | None = None) -> None:
         """Forgets what was counted. Of what is computed next the first `tokens` are counted; None: all."""
         self.counts.zero_()
@@ -48,15 +61,26 @@ class Routing:
             self._real.fill_(tokens is None)
             self._real[: tokens or 0] = 1
 
+    def real(self, tokens: int) -> Tensor | None:
+        """int32 `[tokens, 1]`, 1 for those that are counted; None: all are."""
+        return self._real[:tokens] if tokens <= len(self._real) else None
+
     def _count(self, row: Tensor, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if getattr(part, "counts_itself", False):
+        if getattr(part, COUNTS_ITSELF, False):
             return
         sent = next((kwargs[name] for name in SENT if name in kwargs), args[1] if len(args) > 1 else None)
         if not isinstance(sent, Tensor) or sent.dtype not in (torch.int64, torch.int32):
             return
         tokens, each = sent.shape
-        real = self._real[:tokens] if tokens <= len(self._real) else self._real.new_ones(tokens, 1)
+        real = self.real(tokens)
+        real = self._real.new_ones(tokens, 1) if real is None else real
         row.index_add_(0, sent.flatten(), real.expand(tokens, each).flatten())
+
+
+def tally_of(part: nn.Module, tokens: int) -> tuple[Tensor | None, Tensor | None]:
+    """Where experts that count by themselves do, and which of so many tokens: as `Routing.counts` and `real`."""
+    routing = getattr(part, COUNTED_BY, None)
+    return (None, None) if routing is None else (getattr(part, TALLY), routing.real(tokens))
 
 
 def holds_experts(path: str, part: nn.Module) -> bool:

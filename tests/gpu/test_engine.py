@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ pytestmark = [
 ]
 
 DEVICE = "cuda" if CUDA else "cpu"
-TYPES = ("llama", "qwen3", "gemma2", "gemma3", "mistral", "gpt-oss") if CUDA else ("gemma2", "gpt-oss")
+TYPES = ("llama", "qwen3", "gemma2", "gemma3", "mistral", "gpt-oss", "qwen3 moe") if CUDA else ("gemma2", "gpt-oss")
 LENGTHS, NEW = ((3, 17, 1, 41, 9, 26, 70), 20) if CUDA else ((3, 17, 1), 5)
 GREEDY = SamplingParams(max_tokens=NEW, temperature=0, ignore_eos=True)
 PATIENCE = 100  # seconds
@@ -187,6 +188,25 @@ def test_tokens_are_the_same_with_graphs_and_without(llama: Engine) -> None:
         assert_graphs(trace, captured=graphs)
         assert trace.header.graphs_off == ("" if graphs else "switched off")
     assert found[True] == found[False]
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe"])
+def test_a_mixture_tells_the_experts_of_its_tokens_replayed_or_not(
+    name: str, tiny_folder: Callable[[str], Path]
+) -> None:
+    found = []
+    with open_engine(tiny_folder(name)) as engine:
+        card = engine.card
+        for graphs in (True, False):
+            config = EngineConfig("continuous", 8, 256, block_size=16, depth=1, cuda_graphs=graphs)
+            tokens, trace = said(engine, config, [GREEDY])
+            assert_graphs(trace, captured=graphs)
+            steps = [step for step in trace.steps if step.rows]
+            sent = [step.expert.reshape(len(card.expert_layers), card.experts) for step in steps]
+            for step, each in zip(steps, sent):
+                assert (each.sum(1) == step.count.sum() * card.active_experts).all()
+            found.append((tokens, np.sum(sent, 0).tolist()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.skipif(not CUDA, reason="kernels of the interpreter run one after another")

@@ -34,35 +34,36 @@ from engine.core import garbage, machine
 from engine.kernels.jit import interpreter_fault
 from engine.memory import published
 
-# What is measured, the most valuable first: a section's name, its seconds, where it is. An H100 took less for each but
-# `peers`; their sum fits `TOTAL` beside what the tests take there and what it takes to begin.
+# What is measured, the most valuable first: a section's name, its seconds, where it is. An H100 and an H200 took less;
+# their sum fits `TOTAL` beside what the tests take there and what it takes to begin.
 SECTIONS: dict[str, tuple[float, str]] = {
     "launches": (4, "engine.bench.gpu.sections.small_kernels:launches"),
     "launched": (7, "engine.bench.gpu.sections.mixed:launched"),
-    "yardstick": (36, "engine.bench.gpu.sections.yardstick:throughput"),
-    "attention": (8, "engine.bench.gpu.sections.attention:decode_kernel"),
-    "large": (34, "engine.bench.gpu.sections.quantized:large"),
+    "yardstick": (28, "engine.bench.gpu.sections.yardstick:throughput"),
+    "attention": (12, "engine.bench.gpu.sections.attention:decode_kernel"),
+    "large": (30, "engine.bench.gpu.sections.quantized:large"),
     "prefill": (6, "engine.bench.gpu.sections.attention:prefill_kernel"),
     "nf4": (8, "engine.bench.gpu.sections.four_bits:products"),
-    "decode": (42, "engine.bench.gpu.sections.decode:decode"),
-    "peers": (92, "engine.bench.gpu.sections.peers:peers"),
+    "decode": (38, "engine.bench.gpu.sections.decode:decode"),
+    "mixture": (18, "engine.bench.gpu.sections.mixture:mixture"),
+    "experts": (7, "engine.bench.gpu.sections.mixture:experts_alone"),
+    "tilings": (18, "engine.bench.gpu.sections.attention:tilings"),
+    "fetched": (18, "engine.bench.gpu.sections.fetched:fetched"),
     "awq": (8, "engine.bench.gpu.sections.awq:products"),
-    "kernels": (12, "engine.bench.gpu.sections.yardstick:kernels"),
+    "kernels": (11, "engine.bench.gpu.sections.yardstick:kernels"),
     "kernels-dense": (10, "engine.bench.gpu.sections.quantized:kernels_dense"),
     "kernels-awq": (11, "engine.bench.gpu.sections.quantized:kernels_awq"),
-    "kernels-nf4": (12, "engine.bench.gpu.sections.quantized:kernels_nf4"),
-    "tilings": (8, "engine.bench.gpu.sections.attention:tilings"),
-    "layouts": (4, "engine.bench.gpu.sections.attention:layouts"),
     "fused": (6, "engine.bench.gpu.sections.fused:fused"),
     "sampling": (4, "engine.bench.gpu.sections.small_kernels:sampling"),
     "small": (4, "engine.bench.gpu.sections.small_kernels:small"),
-    "mixed": (14, "engine.bench.gpu.sections.mixed:mixed"),
-    "compiled": (14, "engine.bench.gpu.sections.fused:compiled"),
+    "mixed": (12, "engine.bench.gpu.sections.mixed:mixed"),
+    "compiled": (10, "engine.bench.gpu.sections.fused:compiled"),
+    "peers": (80, "engine.bench.gpu.sections.peers:peers"),
     "parallel": (120, "engine.bench.gpu.sections.parallel:parallel"),  # of two cards; with one it is not asked for
 }
 PARALLEL = "parallel"
 # Sections after which their process ends: a profiler leaves something behind that slows launches.
-LEAVING = {"kernels", "kernels-dense", "kernels-awq", "kernels-nf4"}
+LEAVING = {"kernels", "kernels-dense", "kernels-awq"}
 TESTS, TESTS_SECONDS, TESTS_EXPECTED = "tests", 170.0, 150.0
 # Jobs of `engine.bench.gpu.warm`.
 JOBS = (
@@ -72,6 +73,8 @@ JOBS = (
     "large",
     "awq",
     "nf4",
+    "mixture",
+    "fetched",
     "attention",
     "small",
     *map("tilings {}".format, "123"),

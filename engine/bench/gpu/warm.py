@@ -16,7 +16,9 @@ from transformers import PreTrainedModel
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.sections.attention import Case, K, Kernels, Pool, compile_share
 from engine.bench.gpu.sections.decode import begun, pool_bytes, random_qwen3, switched, wrapped
+from engine.bench.gpu.sections.fetched import TRIED, changed
 from engine.bench.gpu.sections.fused import fused
+from engine.bench.gpu.sections.mixture import random_mixture
 from engine.bench.gpu.sections.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.sections.small_kernels import sampling, small
 from engine.bench.gpu.sections.yardstick import settings
@@ -54,6 +56,19 @@ def of_large(bench: Bench, quantization: str = "none") -> None:
     if not missing(quantization):
         module = WAYS[quantization](random_llama_8b(bench, LAYERS))
         meet(bench, module, EngineConfig(max_running=max(BATCHES)), quantization)
+
+
+def of_mixture(bench: Bench) -> None:
+    """Those beside the experts, which no kernel of ours computes."""
+    meet(bench, random_mixture(bench, 1), settings(bench))
+
+
+def of_fetched(bench: Bench) -> None:
+    """Those of each change that `fetched` makes."""
+    for way, (module, tried) in TRIED.items():
+        for changes in tried[1:]:
+            with changed(module, changes):
+                of_large(bench, way)
 
 
 def meet(
@@ -96,6 +111,8 @@ JOBS: dict[str, Callable[[Bench], None]] = {
     "large": of_large,
     "awq": partial(of_large, quantization="awq"),
     "nf4": partial(of_large, quantization="nf4"),
+    "mixture": of_mixture,
+    "fetched": of_fetched,
     "attention": of_attention,
     **{f"tilings {share + 1}": partial(of_tilings, share=share) for share in range(SHARES)},
     "small": of_small,

@@ -20,11 +20,13 @@ from engine.kernels.offline.meta_weights import awq_weights, empty, four_bit_wei
 from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.quantized_kv import CODES
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
+from engine.kernels.routing import route
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
@@ -122,6 +124,19 @@ def gated(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
         yield f"gated four_bit_matmul {rows} {TYPES[dtype]}", launched(four_bit_matmul, x, *four, gate=gate)[0]
 
 
+def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
+    """A layer of 64 experts of which 8 have each token: few tokens, a prompt's, and many more."""
+    count, each, hidden, columns = 64, 8, 2048, 1024
+    yield f"route {TYPES[dtype]}", launched(route, empty(8, count, dtype=dtype), each, True, dtype)[0]
+    weights = empty(count, 2 * columns, hidden, dtype=dtype), empty(count, hidden, columns, dtype=dtype)
+    for tokens in (8, 256) if dtype is torch.float32 else (8, 256, 2048):
+        x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
+        ids, telling = empty(tokens, each, dtype=torch.int64), (empty(count), empty(tokens, 1))
+        found = launched(experts, x, ids, by, *weights, Activation.SILU, *telling)
+        for launch, what in zip(found, ("", "gate_up ", "down ", ""), strict=True):
+            yield f"{_name(launch)} {what}{tokens} {TYPES[dtype]}", launch
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A model's widths, for the small kernels."""
@@ -213,6 +228,8 @@ def shipped(sm: int) -> dict[str, Launch]:
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), 4096, dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
     found += gated(bf16)
+    for dtype in (bf16, fp32):
+        found += mixture(dtype)
     if sm == DEPENDENT:
         first = {launch.kernel: (name, launch) for name, launch in reversed(found)}
         found += [(f"{name} dependent", dependent(launch)) for name, launch in first.values()]

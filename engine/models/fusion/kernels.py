@@ -23,6 +23,8 @@ class Kernels:
     angles: Callable[[Tensor, Tensor, float, bool, torch.dtype], tuple[Tensor, Tensor]] | None = None
     add_norm: Callable[..., tuple[Tensor, Tensor]] | None = None
     place_kv: Callable[..., Tensor] | None = None
+    experts: Callable[..., Tensor] | None = None
+    route: Callable[[Tensor, int, bool, torch.dtype], tuple[Tensor, Tensor]] | None = None  # of a mixture's logits
 
     @property
     def on_gpu(self) -> bool:
@@ -38,11 +40,13 @@ def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
 def _kernels(device: str, dtype: torch.dtype, on_gpu: bool) -> Kernels | None:
     if on_gpu:
         from engine.kernels.place_kv import place_kv
+        from engine.kernels.products.experts import experts
         from engine.kernels.rms_norm import add_norm, rms_norm
         from engine.kernels.rotary import rotate
+        from engine.kernels.routing import route
         from engine.kernels.silu_mul import act_mul
 
-        return Kernels(rms_norm, rotate, act_mul, add_norm=add_norm, place_kv=place_kv)
+        return Kernels(rms_norm, rotate, act_mul, None, add_norm, place_kv, experts, route)
     from engine.kernels.cpu import calls
 
     if device != "cpu" or not calls.computes(dtype):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch import nn
 
 from engine.models.fusion.angles import fused_angles
+from engine.models.fusion.mixtures import WEIGHTS, fused_experts, fused_router
 from engine.models.fusion.parts import (
     GATED,
     MARK,
@@ -40,6 +41,10 @@ def _maker(part: nn.Module, setting: Setting) -> Callable[[nn.Module, Setting], 
         return fused_angles if setting.kernels.angles is not None else None
     if type(part).__name__.endswith("Norm") and not type(part).__module__.startswith("torch."):
         return fused_norm
+    if all(isinstance(getattr(part, name, None), nn.Parameter) for name in WEIGHTS):
+        return fused_experts if setting.kernels.experts is not None else None
+    if type(part).__name__.endswith("Router"):
+        return fused_router if setting.kernels.route is not None else None
     if any(all(isinstance(getattr(part, name, None), nn.Module) for name in names) for names in GATED):
         return fused_mlp
     if ROTATE in getattr(getattr(type(part).forward, "__code__", None), "co_names", ()):

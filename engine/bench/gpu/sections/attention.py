@@ -99,23 +99,21 @@ class Pool:
         moved = 2 * case.tokens * case.group * self.kv_heads * self.head_dim * self.watch.dtype.itemsize
         return case.batch * case.context * self.token_bytes + moved
 
-    def lay_out(self, case: Case, heads_first: bool = False) -> Laid:
-        return Laid(self, case, heads_first)
+    def lay_out(self, case: Case) -> Laid:
+        return Laid(self, case)
 
-    def slices(self, case: Case, most: int, heads_first: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """The caches of different layers, one after another, `[blocks, block_size, kv_heads, head_dim]`; in memory a
-        block's tokens lie one after another, or its heads."""
+    def slices(self, case: Case, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The caches of different layers, one after another, `[blocks, block_size, kv_heads, head_dim]`."""
         each = self._blocks(case)
         for i in range(max(1, min(most, len(self.k) // each))):
             at = slice(i * each, (i + 1) * each)
-            k, v = self.k[at], self.v[at]
-            yield (_by_heads(k), _by_heads(v)) if heads_first else (k, v)
+            yield self.k[at], self.v[at]
 
 
 class Laid:
     """A case's tensors, its blocks in random order."""
 
-    def __init__(self, pool: Pool, case: Case, heads_first: bool) -> None:
+    def __init__(self, pool: Pool, case: Case) -> None:
         watch, width = pool.watch, ceil(case.longest / BLOCK)
         self.case, self._watch = case, watch
         on: dict[str, Any] = {"device": watch.device}
@@ -123,7 +121,7 @@ class Laid:
         self._starts = torch.arange(case.batch + 1, dtype=torch.int32, **on) * case.queries
         self._contexts = case.contexts(watch.device)
         sets = sets_beyond_cache(watch, pool.read(case), LAYERS)
-        self._caches = list(pool.slices(case, sets, heads_first))
+        self._caches = list(pool.slices(case, sets))
         heads = case.group * pool.kv_heads
         self._queries = [torch.randn(case.tokens, heads, pool.head_dim, dtype=watch.dtype, **on) for _ in self._caches]
         self._options = Options(pool.head_dim**-0.5)
@@ -264,21 +262,6 @@ def flash_seconds(watch: Stopwatch, case: Case, kv_heads: int, head_dim: int) ->
             return seconds(k, v, False), "copies"
 
 
-def layouts(bench: Bench) -> None:
-    """Decoding from a cache in which each head's keys of a block lie side by side, beside the shipped one, in which a
-    token's heads do."""
-    kernels = Kernels(bench)
-    pool = kernels.pool
-    table = bench.table(
-        "Cache layouts: [blocks, block, heads, head_dim], as shipped, and [blocks, heads, block, head_dim]",
-        columns("batch 6d | context 8d | group 5d | shipped µs 10.1f | heads first µs 14.1f | × faster 8.2f"),
-    )
-    for case in kernels.decode[: 2 if bench.rehearsal else 5]:
-        if pool.holds(case, table) and bench.fits(1, table, f"batch {case.batch}, context {case.context}"):
-            shipped, other = (pool.lay_out(case, heads_first).seconds() for heads_first in (False, True))
-            table.add(*case.name, 1e6 * shipped, 1e6 * other, shipped / other)
-
-
 def tilings(bench: Bench) -> None:
     """What each candidate of `engine.kernels.attention.tilings` takes: the fastest beside the shipped one. Where time
     is short, as beside other sections, each cut of a tile once, over a few cases."""
@@ -300,7 +283,7 @@ def tilings(bench: Bench) -> None:
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), uneven, Case(64, 8 * K, 8)]
         cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     else:
-        cases = [Case(1, 8 * K, 4), Case(64, 8 * K, 4), uneven]
+        cases = [uneven, Case(1, 8 * K, 4), Case(1, K, 4), Case(64, 8 * K, 4), Case(8, K, 4)]
     for case in cases:
         if pool.holds(case, table) and bench.fits(0 if bench.rehearsal else 4, table, str(case)):
             _try_tilings(bench, pool, case, table, thorough)
@@ -375,12 +358,6 @@ def compile_share(number: int, count: int, thorough: bool = True) -> None:
     for case, tiling in tried[number::count]:
         with suppress(Exception):  # it is told when it is measured
             pool.lay_out(case).call(tiling)
-
-
-def _by_heads(cache: Tensor) -> Tensor:
-    """The same memory as blocks of `[kv_heads, block_size, head_dim]`."""
-    blocks, block_size, kv_heads, head_dim = cache.shape
-    return cache.view(blocks, kv_heads, block_size, head_dim).transpose(1, 2)
 
 
 def _name(watch: Stopwatch) -> str:

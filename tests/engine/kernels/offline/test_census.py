@@ -23,10 +23,12 @@ from engine.kernels.offline.shipped import norm
 from engine.kernels.offline.specialization import specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, can_gate
+from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
+from engine.kernels.routing import route
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.store_kv import store_kv
@@ -55,6 +57,8 @@ class Model:
     softcap: float | None = None
     sinks: bool = False
     group: int = 128  # of its AWQ weights
+    experts: int = 0
+    each: int = 0  # experts of a token
 
 
 MODELS = {
@@ -68,6 +72,8 @@ MODELS = {
     "GPT-OSS 20B": Model(2880, 2880, 64, 8, 64, 201_088, (None, 128), False, Rounding.ONCE, bias=True, sinks=True,
                          group=32),
     "Phi-3 mini": Model(3072, 8192, 32, 32, 96, 32_064, (2047,)),
+    "Qwen3 30B-A3B": Model(2048, 768, 32, 4, 128, 151_936, head_norms=True, experts=128, each=8),
+    "Mixtral 8x7B": Model(4096, 14_336, 32, 8, 128, 32_000, experts=8, each=2),
 }  # fmt: skip
 
 
@@ -128,6 +134,22 @@ def products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     if tokens == 1:
         weight = empty(outputs, model.hidden, dtype=gpu.dtype)
         yield from launched(gemv, x, weight, bias, gpu.processors, gate)
+    if model.experts:
+        yield from mixture(model, gpu, tokens)
+
+
+def mixture(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
+    """Of a mixture's layer: what routes tokens, and the experts, that count in a step with filling and in others."""
+    new = partial(empty, dtype=gpu.dtype)
+    columns, hidden = model.intermediate, model.hidden
+    weights = new(model.experts, 2 * columns, hidden), new(model.experts, hidden, columns)
+    yield from launched(route, new(tokens, model.experts), model.each, True, gpu.dtype)
+    if tokens == 1:
+        yield from launched(gemv, new(1, hidden), new(model.experts, hidden), None, gpu.processors)
+    sent = empty(tokens, model.each, dtype=torch.int64), new(tokens, model.each)
+    for real in (None, empty(MOST, 1)[:tokens]):
+        telling = empty(4, model.experts)[1], real
+        yield from launched(experts, new(tokens, hidden), *sent, *weights, model.activation, *telling)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:

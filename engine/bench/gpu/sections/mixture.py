@@ -1,0 +1,178 @@
+"""A mixture of experts in decode steps: how near to a copy its experts are read, and what it costs to count them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.bench.gpu.report import Bench, Table, columns
+from engine.bench.gpu.sections.decode import (
+    begun,
+    free_device_memory,
+    pool_bytes,
+    replayed,
+    tell_how,
+    weights_read,
+    wrapped,
+)
+from engine.bench.gpu.stopwatch import one_after_another
+from engine.bench.subject import Case, Lengths, Shape, make_case
+from engine.config.specs import EngineConfig
+from engine.kernels.dependent_launch import step_of
+from engine.kernels.products.experts import Tiling, tiling
+from engine.kernels.products.experts import experts as mixed_by
+from engine.kernels.silu_mul import Activation
+from engine.models.loading import LoadedModel
+from engine.models.routing import holds_experts
+from engine.trace.measures.decode_steps import decode_steps
+from engine.trace.records import Kind, ModelCard
+from engine.trace.trace import Trace
+from engine.trace.work import ITEMS, activated
+
+SHAPE = Shape(2048, 16, 16, 4, 6144, 50_304, 4096, head_dim=128)
+TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
+EXPERTS, EACH, WIDE = 64, 8, 1024  # of a layer, asked by a token, columns of each
+MIXTURE = columns(
+    "batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | experts 8.0% | bound ms 9.3f | of copy 8.0% | replayed 8.0%"
+)
+ALONE = columns(
+    "tokens 6d | asked 6.0% | MB 9,.1f | µs 9.1f | bound µs 9.1f | of bound 9.0% | torch µs 9.1f | × torch 8.2f | "
+    "best µs 9.1f | tiling 66"
+)
+SETS = 6  # layers' experts, one after another: more than any cache holds
+# Beside the shipped: pairs and outputs of a program, inputs at a time, warps, stages. By the pairs of the shipped.
+OTHERS = {
+    16: ((16, 32, 64, 4, 4), (16, 64, 128, 4, 3), (16, 64, 64, 4, 4), (16, 32, 256, 4, 3), (16, 64, 128, 8, 3)),
+    64: ((64, 128, 64, 4, 3), (32, 64, 128, 4, 3), (64, 128, 64, 8, 3)),
+    128: ((64, 128, 64, 4, 3), (128, 128, 64, 8, 4), (128, 256, 64, 8, 3)),
+}
+ROOM = 20 << 30  # bytes of GPU memory
+
+
+def random_mixture(bench: Bench, layers: int = SHAPE.layers) -> PreTrainedModel:
+    """About 7 billion random parameters, of which a token multiplies with a fifth, on the GPU; at a rehearsal a few."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    shape, experts, each, wide = (
+        (TINY, 4, 2, 32) if bench.rehearsal else (replace(SHAPE, layers=layers), EXPERTS, EACH, WIDE)
+    )
+    config = Qwen3MoeConfig(
+        **shape.settings, num_experts=experts, num_experts_per_tok=each, moe_intermediate_size=wide,
+        tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(bench.watch.dtype)
+    try:
+        with torch.device(bench.watch.device):
+            return Qwen3MoeForCausalLM(config).eval().requires_grad_(False)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def uncounted(model: LoadedModel) -> LoadedModel:
+    """The model, of whose experts nothing is told any more."""
+    assert model.routing is not None
+    model.routing.stop()
+    return replace(model, routing=None)
+
+
+def mixture(bench: Bench) -> None:
+    """Batches of 1 to 64, counted as shipped and not counted."""
+    if bench.watch.free() < ROOM and not bench.rehearsal:
+        raise NotImplementedError(f"{ROOM >> 30} GiB of GPU memory are needed")
+    prompt, new = (6, 8) if bench.rehearsal else (256, 48)
+    batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64)
+    table = bench.table(
+        f"A decode step of a mixture, {EXPERTS} experts a layer, {EACH} a token, in bfloat16",
+        (("", "12"), *MIXTURE, ("× counted", "10.3f")),
+    )
+    counted: dict[int, float] = {}
+    for way in ("counted", "not counted"):
+        model = wrapped(random_mixture(bench), "random mixture")
+        if way == "not counted":
+            model = uncounted(model)
+        with begun(model, EngineConfig(max_running=max(batches), kv_memory=pool_bytes(bench))) as engine:
+            tell_how(table, engine)
+            for batch in batches:
+                case = Case(
+                    make_case(batch, Shape(vocabulary=engine.card.vocabulary), Lengths(prompt, prompt)).prompts,
+                    (new,) * batch,
+                )
+                for _ in range(1 if bench.rehearsal else 2):  # the first warms up
+                    trace = engine.run(case.workload()).result()
+                seconds = median(timing.period for timing in decode_steps(trace.steps, batch))
+                share = _asked(engine.card, trace, batch)
+                context = prompt + new // 2
+                bound = _read(engine.card, share) + batch * context * engine.card.kv_token_bytes
+                bound /= bench.watch.bandwidth
+                first = counted.setdefault(batch, seconds)
+                table.add(
+                    way, batch, context, 1e3 * seconds, batch / seconds, share, 1e3 * bound, bound / seconds,
+                    replayed(trace), seconds / first,
+                )  # fmt: skip
+        del model, engine
+        free_device_memory()
+
+
+def experts_alone(bench: Bench) -> None:
+    """A layer's experts of so many tokens, that many others' were read since: beside those of transformers, which sort
+    with torch and multiply with its grouped product; and by other tilings."""
+    table = bench.table("A layer's experts by our kernels and by transformers' own", ALONE)
+    module = random_mixture(bench, SETS)
+    parts: list[Any] = [part for path, part in module.named_modules() if holds_experts(path, part)]
+    for tokens in (3,) if bench.rehearsal else (1, 8, 64, 256, 2048):
+        if bench.fits(0 if bench.rehearsal else 1, table, f"{tokens} tokens"):
+            _time_experts(bench, table, parts, tokens, module.config.num_experts_per_tok)
+    del module, parts
+    free_device_memory()
+
+
+def _time_experts(bench: Bench, table: Table, parts: Sequence[Any], tokens: int, each: int) -> None:
+    """A row: `tokens` that are each sent to as many experts of every layer, drawn at random."""
+    watch, (experts, hidden, _) = bench.watch, parts[0].down_proj.shape
+    on: dict[str, Any] = {"device": watch.device, "dtype": watch.dtype}
+    x, by = torch.randn(tokens, hidden, **on), torch.full((tokens, each), 1 / each, **on)
+    ids = torch.rand(tokens, experts, device=watch.device).argsort(1)[:, :each].contiguous()
+
+    def ours(part: Any, cut: Tiling | None = None) -> Tensor:
+        with step_of(tokens):
+            return mixed_by(x, ids, by, part.gate_up_proj, part.down_proj, Activation.SILU, cut=cut)
+
+    seconds = one_after_another(watch, parts, ours)
+    theirs = one_after_another(watch, parts, lambda part: part(x, ids, by))
+    usual = tiling(tokens * each, experts, watch.dtype)
+    tried = {usual: seconds}
+    for cut in (Tiling(*sizes) for sizes in OTHERS[usual.block_m]):
+        if not bench.rehearsal and bench.left > 1:
+            with suppress(Exception):  # too large for this GPU's shared memory
+                tried[cut] = one_after_another(watch, parts, partial(ours, cut=cut))
+    best = min(tried, key=tried.__getitem__)
+    share = len(ids.unique()) / experts
+    of_one = (parts[0].gate_up_proj.numel() + parts[0].down_proj.numel()) / experts
+    read = share * experts * of_one * watch.dtype.itemsize
+    bound = max(read / watch.bandwidth, 2 * tokens * each * of_one / watch.operations)
+    beside = 1e6 * bound, bound / seconds, 1e6 * theirs, theirs / seconds
+    table.add(tokens, share, read / 1e6, 1e6 * seconds, *beside, 1e6 * tried[best], str(best))
+    table.rows[-1]["all"] = {str(cut): 1e6 * taken for cut, taken in tried.items()}
+
+
+def _asked(card: ModelCard, trace: Trace, batch: int) -> float:
+    """The share of all experts that a decode step of so many rows is told, or else likely, to ask."""
+    steps = [step for step in trace.steps if step.rows == batch and (step.kind == Kind.DECODE).all()]
+    tokens = np.full(len(steps), batch)
+    return float(np.mean(activated(card.active_experts / card.experts, steps, tokens)))
+
+
+def _read(card: ModelCard, share: float) -> float:
+    """Bytes of the weights that a step reads which asks for this share of the experts."""
+    return weights_read(card) - (1 - share) * card.expert_parameters * ITEMS[card.dtype]

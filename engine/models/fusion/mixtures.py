@@ -1,0 +1,148 @@
+"""Mixtures of experts: what decides where each token goes, and what the experts make of it. Each part is proved, on
+noise, against the one whose place it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.kernels.products.gemv import DTYPES, gemv, is_row
+from engine.kernels.silu_mul import Activation
+from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
+from engine.models.plain_weights import is_plain
+from engine.models.routing import COUNTS_ITSELF, tally_of
+
+EXPERTS, ROUTER = "experts", "router"
+WEIGHTS = "gate_up_proj", "down_proj"  # what experts hold
+NO_WEIGHT = 1e-6  # of an expert that is as good as any other
+SCALES = 0.01, 0.1, 1.0, 3.0, 10.0  # of a proof's tokens: what gates gate is squared, and may leave float16
+TIMES = 0, 1, 3  # an expert, that experts are proved with more tokens: what few are cut into differs from what many are
+Route = Callable[[Tensor, int, bool, torch.dtype], tuple[Tensor, Tensor] | None]  # as `engine.kernels.routing`'s
+
+
+def held(part: nn.Module, *names: str) -> list[Tensor] | None:
+    """The weights of these names, if they are plain, of one dtype, and all that there is; else None."""
+    rest = dict(part.named_parameters()) | dict(part.named_buffers())
+    weights = [rest.pop(name, None) for name in names]
+    found = [x.detach() for x in weights if x is not None and is_plain(x)]
+    return None if rest or len(found) < len(names) or len({x.dtype for x in found}) > 1 else found
+
+
+def held_by_experts(part: nn.Module) -> tuple[Tensor, Tensor] | None:
+    """`[experts, 2 * columns, hidden]` and `[experts, hidden, columns]` of a module that holds nothing else."""
+    found = held(part, *WEIGHTS)
+    if found is None or any(x.dim() != 3 for x in found):
+        return None
+    gate_up, down = found
+    experts, hidden, columns = down.shape
+    return (gate_up, down) if gate_up.shape == (experts, 2 * columns, hidden) else None
+
+
+def drawn(setting: Setting, hidden: int, experts: int, times: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens of noise, where they are sent, and by which weights; of more than two experts one has no token."""
+    scales = torch.tensor(SCALES, device=setting.device).repeat(2 * times)[:, None]
+    x, random = setting.draw(len(scales), hidden, seed=1) * scales, torch.Generator().manual_seed(4)
+    x = x.to(setting.dtype)
+    order = torch.rand(len(x), experts, generator=random)
+    order[:, -1] = 2.0
+    ids, weights = order.argsort()[:, :2], torch.rand(len(x), min(experts, 2), generator=random)
+    return x, ids.to(x.device), weights.to(x)
+
+
+def told(part: nn.Module, *given: Tensor) -> Any:
+    """What a module gives; None where it takes something else."""
+    try:
+        return part(*given)
+    except Exception:  # a model's own code, which need not know such arguments
+        return None
+
+
+def near(made: Tensor, expected: Any) -> bool:
+    """Whether no value is further off than roundings of its row's largest; zeros prove nothing."""
+    if not isinstance(expected, Tensor) or made.dtype is not expected.dtype or made.shape != expected.shape:
+        return False
+    off, most = ((x.float().abs()).amax(-1) for x in (made.float() - expected.float(), expected))
+    return bool(expected.any()) and bool((off <= TOLERANCE[made.dtype] * most).all())
+
+
+def kind_of_router(
+    part: nn.Module, weight: Tensor, setting: Setting, route: Route
+) -> tuple[int, bool, torch.dtype] | None:
+    """How many experts it sends a token to, whether by weights that are 1 together, and their dtype, if it is
+    `route` of a linear layer's logits; else None, as where `route` computes no such thing."""
+    x = torch.cat([setting.draw(8, weight.shape[1], seed=5), setting.draw(8, weight.shape[1], seed=6) / 8])
+    found = told(part, x)
+    if not isinstance(found, tuple) or len(found) != 3 or any(not isinstance(one, Tensor) for one in found):
+        return None
+    logits, weights, ids = found
+    each, experts = ids.shape[-1], len(weight)
+    if logits.dtype is not x.dtype or logits.shape != (len(x), experts) or weights.dtype not in TOLERANCE:
+        return None
+    if ids.dtype is not torch.long or not ids.shape == weights.shape == (len(x), each) or each > experts:
+        return None
+    if ids.amin() < 0 or ids.amax() >= experts or not near(nn.functional.linear(x, weight), logits):
+        return None
+    for whole in (True, False):
+        routed = route(logits, each, whole, weights.dtype)
+        if routed is None:
+            return None
+        by, chosen = routed
+        same = (logits.gather(1, chosen) == logits.gather(1, ids)) | (weights < NO_WEIGHT)
+        if same.all() and near(by, weights):
+            return each, whole, weights.dtype
+    return None
+
+
+def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
+    compute, own = setting.kernels.experts, type(part).forward
+    assert compute is not None
+    weights = held_by_experts(part)
+    if weights is None or weights[0].dtype is not setting.dtype:
+        raise LeftAlone("its weights are not laid out as ours")
+    experts, hidden, _ = weights[1].shape
+    cases = [drawn(setting, hidden, experts, max(1, times * experts)) for times in TIMES]
+    expected = [told(part, *given) for given in cases]
+
+    def right(activation: Activation) -> bool:
+        return all(near(compute(*given, *weights, activation), out) for given, out in zip(cases, expected))
+
+    activation = next(filter(right, (Activation.SILU, Activation.GELU_TANH, Activation.GELU)), None)
+    if activation is None:
+        raise LeftAlone("its experts compute something else")
+    use = Use()
+
+    def forward(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        if not setting.serves(hidden_states):
+            return own(self, hidden_states, top_k_index, top_k_weights)
+        use.served = True
+        given = hidden_states, top_k_index, top_k_weights, self.gate_up_proj, self.down_proj
+        return compute(*given, activation, *tally_of(self, len(hidden_states)))
+
+    fused = subclass(part, forward, EXPERTS, use)
+    setattr(fused.cls, COUNTS_ITSELF, True)
+    return fused
+
+
+def fused_router(part: nn.Module, setting: Setting) -> FusedPart:
+    route, own, use = setting.kernels.route, type(part).forward, Use()
+    assert route is not None
+    weights = held(part, "weight")
+    if weights is None or weights[0].dim() != 2 or weights[0].dtype is not setting.dtype:
+        raise LeftAlone("it holds more than one weight")
+    kind = kind_of_router(part, weights[0], setting, route)
+    if kind is None:
+        raise LeftAlone("it routes in another way than ours")
+
+    def forward(self: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if not setting.serves(hidden_states):
+            return own(self, hidden_states)
+        use.served = True
+        x = hidden_states.reshape(-1, hidden_states.shape[-1])
+        single = is_row(x) and x.dtype in DTYPES
+        logits = gemv(x, self.weight) if single else nn.functional.linear(x, self.weight)
+        return logits, *route(logits, *kind)
+
+    return subclass(part, forward, ROUTER, use)

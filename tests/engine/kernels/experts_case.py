@@ -1,0 +1,67 @@
+"""Layers of experts of random weights, what an oracle in float64 makes of them, and how it compares."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from engine.kernels.products.experts import Tiling, experts
+from engine.kernels.silu_mul import Activation
+
+CLOSE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the largest number
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`tokens` are sent to `each` of so many experts of so many columns, the last of which gets none, if it can."""
+
+    tokens: int
+    experts: int
+    each: int
+    hidden: int
+    columns: int
+
+    def draw(self, dtype: torch.dtype, device: str, to_one: bool = False) -> tuple[Tensor, ...]:
+        """As `experts` takes them; `to_one`: all tokens go to the same experts."""
+        generator = torch.Generator().manual_seed(sum((self.tokens, self.experts, self.each, self.hidden)))
+
+        def noise(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator)
+
+        order = torch.rand(self.tokens, self.experts, generator=generator)
+        order[:, -1] = 2.0
+        order = order[:1].expand_as(order) if to_one else order
+        ids, weights = order.argsort()[:, : self.each], noise(self.tokens, self.each).softmax(-1)
+        x, gate_up = noise(self.tokens, self.hidden), noise(self.experts, 2 * self.columns, self.hidden)
+        down = noise(self.experts, self.hidden, self.columns) / self.columns**0.5
+        made = x, ids, weights, gate_up / self.hidden**0.5, down
+        return tuple(one.to(device, one.dtype if one is ids else dtype) for one in made)
+
+    def check(self, dtype: torch.dtype, device: str, cut: Tiling | None = None, to_one: bool = False) -> None:
+        """The sum, and what was counted: all but the last two tokens, beside what stood there."""
+        given = self.draw(dtype, device, to_one)
+        real = (torch.arange(self.tokens, device=device) < self.tokens - 2).int()[:, None]
+        counts = torch.full((self.experts,), 7, dtype=torch.int32, device=device)
+        out = experts(*given, Activation.SILU, counts, real, cut)
+        expected = oracle(*given)
+        assert out.dtype == dtype
+        off = (out.double() - expected).abs().max() / expected.abs().max()
+        assert off <= CLOSE[dtype], (self, cut, float(off))
+        asked = given[1][: max(0, self.tokens - 2)].flatten().bincount(minlength=self.experts)
+        assert (counts - 7 == asked).all(), self
+        everyone = torch.zeros_like(counts)
+        again = experts(*given, Activation.SILU, everyone, None, cut)
+        assert torch.equal(again, out), "the same bits each time"
+        assert (everyone == given[1].flatten().bincount(minlength=self.experts)).all()
+
+
+def oracle(x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """Expert by expert, in float64."""
+    x, weights, gate_up, down = (one.double() for one in (x, weights, gate_up, down))
+    out = torch.zeros_like(x)
+    for expert in range(len(down)):
+        token, place = (ids == expert).nonzero(as_tuple=True)
+        gate, up = (x[token] @ gate_up[expert].t()).chunk(2, -1)
+        out.index_add_(0, token, (silu(gate) * up) @ down[expert].t() * weights[token, place, None])
+    return out
