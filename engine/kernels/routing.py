@@ -27,6 +27,7 @@ def route_kernel(
     score = tl.load(logits + token * stride + lane, mask=lane < EXPERTS, other=float("-inf")).to(tl.float32)
     share = tl.exp(score - tl.max(score, axis=0))
     share = share / tl.sum(share, axis=0)
+    share = tl.where(share == share, share, 0.0)  # what fills a captured step up may be no number
     left = tl.where(lane < EXPERTS, share, -1.0)
     kept = tl.zeros([KEPT], tl.float32)
     chosen = tl.zeros([KEPT], tl.int64)

@@ -69,6 +69,14 @@ def test_the_likeliest_experts_are_kept_of_equals_the_first(whole: bool) -> None
     assert (weights.dtype, ids.dtype) == (torch.float32, torch.int64)
 
 
+def test_a_row_of_no_numbers_is_sent_to_experts_that_there_are() -> None:
+    """As of tokens that fill a captured step up: what is made of them nobody reads, but programs do."""
+    logits = torch.full((2, 6), float("nan"))
+    logits[1] = torch.arange(6.0)
+    _, ids = route(logits, 2, True, torch.float32)
+    assert ids.tolist() == [[0, 1], [5, 4]]
+
+
 def test_experts_that_compute_something_else_stay_with_the_reason() -> None:
     fusion = fuse(served("gpt-oss", torch.float32))
     left = {why for (name, why) in fusion.left if "Experts" in name or "Router" in name}
