@@ -21,6 +21,7 @@ MOST_ROWS = 256
 MOST_TOKENS = 512  # of a run; a step of more is so many runs, whose values stay near the cores from kernel to kernel
 LOGITS = 64 << 20  # bytes that the logits of a recorded step may take
 PROVED = 4  # positions of the rows that prove a program
+PROVED_PROMPT = 100  # tokens of the prompt that does, at most: several tiles of a product, the last one not full
 # Between a program's logits and the model's, relative to the largest of them: they are of the same kernels, but for
 # what torch computes between them.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
@@ -133,11 +134,13 @@ class RecordedSteps:
         if (seconds := _least_seconds(forward, agree)) > LONG:
             raise Unrecordable(f"a step of {seconds:.1f} s gains nothing by it")
         self.prompts = seconds <= SHORT and tokens > rows
+        recorded = proofs[-1]
         if self.prompts:
-            proofs.append([tokens])
+            recorded = [tokens]
+            proofs.append([min(tokens, PROVED_PROMPT)])
         else:
             tokens = inputs.tokens = rows
-        self._rehearse(proofs[-1], blocks)
+        self._rehearse(recorded, blocks)
 
         def step() -> tuple[Tensor, ...]:
             told = forward(tokens, rows)
