@@ -1,4 +1,4 @@
-"""A few hundred broken inputs of each kind, some kills and a short soak; `make harden` has thousands, others with each
+"""A hundred broken inputs of each kind, some kills and a short soak; `make harden` has thousands, others with each
 seed."""
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.hardening.targets import TARGETS
 
 pytestmark = pytest.mark.slow
 
-COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10, "races": 200, "bodies": 300}
+COUNTS = {"runs": 80, "workloads": 150, "models": 80, "loads": 8, "views": 6, "races": 100, "bodies": 160}
 
 
 @pytest.mark.timeout(240)
@@ -38,17 +38,17 @@ def test_killed_at_any_moment_an_engine_ends_with_words_and_a_recording_opens_ag
 
 @pytest.mark.timeout(240)
 def test_after_hundreds_of_turns_an_engine_has_kept_its_blocks_and_left_nothing() -> None:
-    found = soak(250, 0)
+    found = soak(150, 0)
     assert found.defects == []
-    assert found.counts == {"kept": 250}
+    assert found.counts == {"kept": 150}
 
 
 @pytest.mark.timeout(240)
 def test_after_hundreds_of_clients_that_went_away_a_server_has_nothing_left() -> None:
-    found = ask(100, 0)
+    found = ask(60, 0)
     assert found.defects == []
-    assert found.counts.total() == 100
-    assert found.counts["taken"] > 10
+    assert found.counts.total() == 60
+    assert found.counts["taken"] > 6
 
 
 def test_what_is_no_answer_is_counted_as_a_defect() -> None:

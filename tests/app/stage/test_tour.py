@@ -413,11 +413,11 @@ def present(qtbot: QtBot, window: MainWindow) -> None:
 
 
 def check_from_afar(qtbot: QtBot, stage: Stage) -> None:
-    """Whatever a point is on, and what is said of it, can be read from the back row: a scene in the light theme, the
-    next one in the dark one."""
+    """Whatever a point is on, and what is said of it, can be read from the back row: two scenes in the light theme, the
+    next two in the dark one."""
     window, tour, bar = stage.window, stage.tour, stage.window.touring.bar
     assert tour.show is not None
-    theme.set_theme("light" if tour.number % 2 else "dark")
+    theme.set_theme("light" if tour.number // 2 % 2 else "dark")
     for place, point in enumerate(tour.scene.points):
         stage.at(place)
         shown = tour.show.place(point.on)

@@ -30,7 +30,7 @@ from tests.engine.forwards import Watched
 
 pytestmark = pytest.mark.slow
 
-NEW_TOKENS = 14
+NEW_TOKENS = 9
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 ARCHITECTURES = ("llama", "mistral", "gemma2", "gpt-oss", "gpt2", "qwen3 moe")  # windows, softcap, sinks, experts
 SWITCHES = sorted(((mode, False) for mode in MODES), key=lambda switch: switch[0] != "continuous")

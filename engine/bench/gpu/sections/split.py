@@ -35,7 +35,7 @@ WAYS: dict[str, tuple[Parallel, EngineConfig]] = {
     "two stages, 4 parts": (Parallel(pipeline=2, micro_batches=4), USUAL),
     "two stages, no graphs": (Parallel(pipeline=2), replace(USUAL, cuda_graphs=False)),
 }
-REHEARSED = ("one card", "two", "two stages")
+REHEARSED = ("one card", "two")
 SECONDS = 18.0  # that a way takes
 COLUMNS = columns(
     "way 21 | batch 6d | tok/s 10,.0f | step ms 9.3f | × one 7.2f | forward ms 10.3f | exchanging ms 13.3f | "
