@@ -17,7 +17,7 @@ from PySide6.QtCore import QSize
 from app.inside.roofline.elsewhere import BESIDE
 from app.playback.scope import Scope
 from app.window.offscreen.pictures import RunPictures
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
+from engine import Engine, EngineConfig, ModelSpec, Parallel, SamplingParams, load_trace, load_workload, save_trace
 from engine.trace import Kind
 from engine.workloads import Arrival
 
@@ -25,6 +25,8 @@ CHUNKED = EngineConfig(mode="chunked", max_running=16, token_budget=128, prefix_
 SMALL = 16 * 120  # tokens of the small pool
 TOLD = SamplingParams(max_tokens=120, temperature=0.9, seed=3, logprobs=5)
 STORY = Arrival(0.0, [{"role": "user", "content": "Tell me a story about a fox and a lantern."}], TOLD)
+DEMO, MIXTURE = ModelSpec("demo"), ModelSpec("demo-moe")
+SHARED_OUT = replace(MIXTURE, parallel=Parallel(2, experts=True))
 WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 
 
@@ -46,7 +48,7 @@ class Scene:
     beams: int = 1
     token: int = 12  # whose card is on the transcript's picture
     beside: str = ""  # the device that the roofline has beside this machine
-    model: str = "demo"
+    model: ModelSpec = DEMO
 
 
 CHUNKS = (("window", WIDE), ("transcript", WIDE))
@@ -66,7 +68,8 @@ SCENES = (
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
     Scene("drafts", "burst", DRAFTS, 0.6, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
-    Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model="demo-moe"),
+    Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model=MIXTURE),
+    Scene("ranks", "mixed-lengths", CONTINUOUS, 0.2, (("experts", QSize(1000, 330)),), 24, model=SHARED_OUT),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
 )
 
@@ -125,7 +128,7 @@ def main() -> None:
     scenes = [scene for scene in SCENES if scene.name in (given.only or [scene.name])]
     if not given.light:
         for model in dict.fromkeys(scene.model for scene in scenes):
-            with Engine(ModelSpec(model), CHUNKED) as engine:
+            with Engine(model, CHUNKED) as engine:
                 for scene in scenes:
                     if scene.model == model:
                         play(engine, scene, given.folder / f"{scene.name}.bsrun")

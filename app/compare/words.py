@@ -33,6 +33,7 @@ MEASURES = {  # by key; others are called as the engine calls them
     "accepted_length": tr("accepted length"),
     "draft_speedup": tr("speed-up by drafts"),
     "activated_experts": tr("activated experts"),
+    "expert_imbalance": tr("expert imbalance"),
     "preemptions": tr("preemptions"),
     "swapped_blocks": tr("blocks swapped"),
     "swap_time": tr("swapping"),
@@ -86,6 +87,8 @@ def title_of(lane: Lane) -> str:
             return tr("{title}, in {count} stages", title=title, count=split.pipeline)
         if split.sequence:
             return tr("{title}, on {count} ranks that share rows", title=title, count=split.tensor)
+        if split.experts:
+            return tr("{title}, experts whole on {count} ranks", title=title, count=split.tensor)
         if split.tensor > 1:
             return tr("{title}, on {count} ranks", title=title, count=split.tensor)
         match lane.spec.kv_heads:

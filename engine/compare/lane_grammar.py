@@ -28,9 +28,11 @@ from engine.config.specs import (
 )
 
 LANE_GRAMMAR = (
-    "MODE[:N][:prefix][:sp][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2; "
-    f"or {SERVER_GRAMMAR}"
+    "MODE[:N][:prefix][:sp|:ep][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, "
+    f"dynamic:8:wait=0.2; or {SERVER_GRAMMAR}"
 )
+
+SHARING = {"sp": "sequence", "ep": "experts"}  # words of a lane, by the fields of `Parallel` that they are
 
 
 def _number(text: str) -> float:
@@ -122,7 +124,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     if mode not in MODES:
         raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
     found: dict[str, Any] = {}  # by field
-    key, sequence = "", False
+    key, sharing = "", dict[str, bool]()
     for i, part in enumerate(parts):
         key_before, (key, equals, value) = key, part.partition("=")
         if part.isascii() and part.isdigit() and key_before == "device":
@@ -137,10 +139,10 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
             if mode not in PAGED_MODES:
                 raise wrong(part, f"{mode} has no blocks to share; use one of {', '.join(PAGED_MODES)}")
             found["prefix_caching"] = True
-        elif part == "sp":
+        elif part in SHARING:
             if mode not in PAGED_MODES:
                 raise wrong(part, f"means nothing to {mode}; it is for {', '.join(PAGED_MODES)}")
-            sequence = True
+            sharing[SHARING[part]] = True
         elif not equals or key not in _KEYS:
             raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {LANE_GRAMMAR})")
         else:
@@ -161,8 +163,8 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     model = {rule.field: found.pop(rule.field) for rule in _SPEC_KEYS.values() if rule.field in found}
     given = {"seed": seed, "token_budget": max(EngineConfig().token_budget, found.get("max_running", 0))} | found
     try:
-        if sequence:
-            model["parallel"] = replace(model.get("parallel", (spec or ModelSpec()).parallel), sequence=True)
+        if sharing:
+            model["parallel"] = replace(model.get("parallel", (spec or ModelSpec()).parallel), **sharing)
         return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), **own)
     except InvalidInput as error:
         raise InvalidInput(f"lane {text!r}: {error}") from None
@@ -191,8 +193,7 @@ def lane_text(lane: Lane) -> str:
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default and (rule.field != "parallel" or (key == "pp") is (spec.parallel.pipeline > 1)):
             parts.append(f"{key}={_escape(_word(value))}")
-    if spec.parallel.sequence:
-        parts.append("sp")
+    parts += _shared(spec.parallel)
     if lane.name:
         parts.append(f"name={_escape(lane.name)}")
     return ":".join(parts)
@@ -206,6 +207,11 @@ def _chosen(config: EngineConfig) -> Iterator[tuple[str, Any]]:
             default = max(default, config.max_running)
         if value != default and config.mode in rule.modes:
             yield key, value
+
+
+def _shared(parallel: Parallel) -> list[str]:
+    """What the ranks of a model share out besides heads and columns, by the words of a lane."""
+    return [word for word, field in SHARING.items() if getattr(parallel, field)]
 
 
 def _word(value: Any) -> str:
@@ -237,7 +243,7 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     if spec.parallel.tensor > 1:
-        parts.append(f"tp {spec.parallel.tensor}" + (" sp" if spec.parallel.sequence else ""))
+        parts.append(f"tp {spec.parallel.tensor}" + "".join(f" {part}" for part in _shared(spec.parallel)))
     if spec.parallel.pipeline > 1:
         parts.append(f"pp {_word(spec.parallel)}")
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]

@@ -16,7 +16,8 @@ MOST_MICRO = 64  # micro-batches of a step
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """`tensor` ranks, each a process of its own, hold a part of every layer's heads and of its MLP; `sequence`: what
-    lies between these, norms and residuals, each computes for a share of a step's rows, not for all. Or `pipeline` of
+    lies between these, norms and residuals, each computes for a share of a step's rows, not for all; `experts`: of a
+    mixture's experts each has some whole, not a part of each. Or `pipeline` of
     them each hold some of the layers, one stage after another, through which the rows of a step go in up to
     `micro_batches` parts (0: as many as there are stages).
 
@@ -31,6 +32,7 @@ class Parallel:
     sequence: bool = False
     pipeline: int = 1
     micro_batches: int = 0
+    experts: bool = False
 
     def __post_init__(self) -> None:
         whole("tensor_parallel", self.tensor, 1, MOST_RANKS)
@@ -38,6 +40,16 @@ class Parallel:
             raise InvalidInput(
                 "sequence_parallel=True: it shares rows among the ranks of tensor parallelism, and there is one; use "
                 "tensor_parallel 2 or more, or leave it out"
+            )
+        if self.experts and self.tensor == 1:
+            raise InvalidInput(
+                "expert_parallel=True: it shares experts out among the ranks of tensor parallelism, and there is one; "
+                "use tensor_parallel 2 or more, or leave it out"
+            )
+        if self.experts and self.sequence:
+            raise InvalidInput(
+                "expert_parallel=True with sequence_parallel=True: experts are asked by all rows of a step, not by a "
+                "share of them; use one of both"
             )
         one_of("parallel_backend", self.backend, BACKENDS)
         number("parallel_timeout", self.timeout, 0.1, 86_400.0, "must be from 0.1 to 86,400 seconds")
@@ -63,6 +75,11 @@ class Parallel:
     def words(self) -> str:
         """The setting that splits: "tensor_parallel=2"."""
         return f"pipeline_parallel={self.pipeline}" if self.pipeline > 1 else f"tensor_parallel={self.tensor}"
+
+
+def shares(count: int, rank: int, ranks: int, begin: int = 0) -> tuple[int, int]:
+    """A rank's range of so many, as even as can be."""
+    return begin + count * rank // ranks, begin + count * (rank + 1) // ranks
 
 
 def dividing(counts: Sequence[int]) -> list[int]:

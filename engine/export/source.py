@@ -125,7 +125,7 @@ def lane_of(header: Header) -> Lane:
     if header.rank_layers:
         parallel = Parallel(pipeline=ranks, micro_batches=header.micro_batches)
     else:
-        parallel = Parallel(ranks, sequence=header.sequence_parallel)
+        parallel = Parallel(ranks, sequence=header.sequence_parallel, experts=header.expert_parallel)
     kv_heads = model.kv_heads if model.kv_heads_stored else "auto"
     spec = ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel, kv_heads=kv_heads)
     return Lane(header.config, spec)

@@ -159,7 +159,7 @@ def _read(
         stage = _stage(spec, config, info, place.rank)
         config, pipeline = shortened(config), _pipeline(spec, place, stage, device)
     elif place is not None:
-        config, split = narrowed(config, place.rank, place.board.ranks)
+        config, split = narrowed(config, place.rank, place.board.ranks, spec.parallel.experts)
         group = join(spec.parallel, place.backend, place.board, place.rank, place.store, device)
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
@@ -212,7 +212,7 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         _stage(spec, config, info, 0)
         backend = chosen_for_stages(spec.parallel, device, gpu_path)
     else:
-        narrowed(config, 0, spec.parallel.tensor)
+        narrowed(config, 0, spec.parallel.tensor, spec.parallel.experts)
         dtype = getattr(torch, load_dtype(info, held, device.type, spec.dtype))
         backend = chosen(spec.parallel, dtype, device, gpu_path)
     say("starting ranks")

@@ -19,7 +19,7 @@ from engine.kernels.silu_mul import Activation
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.mixtures import drawn, held, held_by_experts, kind_of_router, near, told
 from engine.models.fusion.parts import Setting
-from engine.models.routing import holds_experts
+from engine.models.routing import all_experts, first_expert, holds_experts
 
 EXPERTS, ROUTERS = "experts", ("gate", "router")  # what a layer calls them
 
@@ -30,16 +30,17 @@ class PackedExperts(nn.Module):
     counts_itself = True
     _tally: Tensor | None = None
 
-    def __init__(self, weights: ExpertWeights, activation: Activation) -> None:
+    def __init__(self, weights: ExpertWeights, activation: Activation, part: nn.Module) -> None:
         super().__init__()
         self.num_experts, self.weights, self.activation = weights.experts, weights, activation
+        self.first_expert, self.all_experts = first_expert(part), all_experts(part)
 
     def extra_weights(self) -> dict[str, Tensor]:
         """What is no parameter."""
         return {"packed_gate_up": self.weights.gate_up, "packed_down": self.weights.down}
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        return self.weights(hidden_states, top_k_index, top_k_weights, self.activation, self._tally)
+        return self.weights(hidden_states, top_k_index, top_k_weights, self.activation, self._tally, self.first_expert)
 
     __call__ = forward  # hooks are not heard, as of a packed linear layer
 
@@ -91,12 +92,12 @@ def _experts(part: nn.Module, room: LargePages) -> PackedExperts | None:
         return None
     gate_up, down = held_there
     experts, hidden, _ = down.shape
-    given = drawn(Setting(down.dtype, down.device), hidden, experts)
+    given = drawn(Setting(down.dtype, down.device), hidden, experts, first=first_expert(part))
     expected = told(part, *given)
     if not isinstance(expected, Tensor):
         return None
     weights = ExpertWeights.of(gate_up, down, room)
-    made = (PackedExperts(weights, activation) for activation in GATES)
+    made = (PackedExperts(weights, activation, part) for activation in GATES)
     return next((one for one in made if near(one(*given), expected)), None)
 
 

@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 TALLY = "_tally"  # an attribute of experts: their row of `Routing.counts`
 COUNTED_BY = "_routing"  # another: who counts
 COUNTS_ITSELF = "counts_itself"  # of experts that count by themselves
+FIRST, ALL = "first_expert", "all_experts"  # of those of which only some are held: the first, and how many there are
 SENT = ("top_k_index", "router_indices")  # what the parameter is called that says where each token goes
 
 
@@ -32,7 +33,7 @@ class Routing:
         for row, (_, part) in zip(self.counts, parts, strict=True):
             setattr(part, TALLY, row)
             setattr(part, COUNTED_BY, self)
-            hook = part.register_forward_pre_hook(partial(self._count, row), with_kwargs=True)
+            hook = part.register_forward_pre_hook(partial(self._count, row), with_kwargs=True, prepend=True)
             self._hooks.append(hook)
 
     @classmethod
@@ -40,7 +41,7 @@ class Routing:
         """Of a model whose layers have their experts as parameters of one module; None where there are no such layers,
         or not all have as many."""
         parts = [(_layer(path), part) for path, part in module.named_modules() if holds_experts(path, part)]
-        experts = {int(part.num_experts) for _, part in parts}
+        experts = {all_experts(part) for _, part in parts}
         return cls(parts, experts.pop(), device) if len(experts) == 1 else None
 
     def room(self, tokens: int) -> None:
@@ -81,6 +82,16 @@ def tally_of(part: nn.Module, tokens: int) -> tuple[Tensor | None, Tensor | None
     """Where experts that count by themselves do, and which of so many tokens: as `Routing.counts` and `real`."""
     routing = getattr(part, COUNTED_BY, None)
     return (None, None) if routing is None else (getattr(part, TALLY), routing.real(tokens))
+
+
+def first_expert(part: nn.Module) -> int:
+    """The number of the first of the experts that a module holds."""
+    return int(getattr(part, FIRST, 0))
+
+
+def all_experts(part: Any) -> int:
+    """How many a layer has, of which a module may hold some."""
+    return int(getattr(part, ALL, part.num_experts))
 
 
 def holds_experts(path: str, part: nn.Module) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import transformers
@@ -33,10 +33,13 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.memory.allocator import ran_out
 from engine.models.card import no_room
 from engine.models.config import first_line
+from engine.models.expert_shares import expert_class
+from engine.models.expert_shares import settle as settle_experts
 from engine.models.plain_weights import is_plain
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
 from engine.parallel.shards import read_shards
+from engine.parallel.split import Split
 
 # Buffers that old versions saved and every model makes itself: rotary frequencies and causal masks.
 REMADE = re.compile(r"(rotary_emb\.inv_freq|\.(attn|attention)\.(masked_)?bias)$")
@@ -93,6 +96,8 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
+            if of_experts(cut):
+                settle_experts(module)
             if isinstance(cut, Pipeline):
                 settle_stage(module, cut.stage)
                 loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if cut.stage.held_as(str(key))]
@@ -123,8 +128,13 @@ def _loader(
     if isinstance(cut, Pipeline):
         read = read_stage(weight_files(folder), cut.stage, lambda _: before())
         return stage_class(module_class(config), cut.stage, cut.passage), None, {"state_dict": read}
-    shards = read_shards(weight_files(folder), cut, lambda _: before())
-    return module_class(config), None, {"state_dict": shards}
+    shards, cls = read_shards(weight_files(folder), cut, lambda _: before()), module_class(config)
+    return expert_class(cls, cut) if of_experts(cut) else cls, None, {"state_dict": shards}
+
+
+def of_experts(cut: Cut | Pipeline | None) -> TypeGuard[Split]:
+    """Whether a rank holds some of a mixture's experts whole."""
+    return isinstance(cut, Split) and cut.experts > 0
 
 
 def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from engine.checkpoints.info import EXPERTS
 from engine.checkpoints.tensor_part import Cut, TensorPart
 from engine.config.specs import InvalidInput
-from engine.parallel.split import INTERLEAVED, Split, check_split, widths_of
+from engine.parallel.split import INTERLEAVED, Split, check_split, narrowed_widths
 
 
 class Shard:
@@ -45,10 +46,12 @@ class Shard:
 
 
 def read_shards(files: list[Path], cut: Cut, before: Callable[[str], None]) -> dict[str, Shard]:
-    """By name; `before` hears which one is read and may raise. Raises InvalidInput for what cannot be cut so."""
+    """By the name that its module has for each; `before` hears which one is read and may raise. Raises InvalidInput for
+    what cannot be cut so."""
     return {
-        name: Shard(stored, cut.part(name, stored.get_shape()), lambda name=name: before(name))  # type: ignore[misc]
+        held: Shard(stored, cut.part(name, stored.get_shape()), lambda name=name: before(name))  # type: ignore[misc]
         for name, stored in stored_tensors(files)
+        if (held := cut.held_as(name) if isinstance(cut, Split) else name) is not None
     }
 
 
@@ -60,20 +63,28 @@ def stored_tensors(files: list[Path]) -> Iterator[tuple[str, Any]]:
             yield name, file.get_slice(name)
 
 
-def narrowed(config: PreTrainedConfig, rank: int, ranks: int) -> tuple[PreTrainedConfig, Split]:
-    """The config of a rank's module, and how the model is split. Raises InvalidInput for a model that transformers has
-    no plan of tensor parallelism for, and where its heads or widths do not divide."""
+def narrowed(
+    config: PreTrainedConfig, rank: int, ranks: int, whole_experts: bool = False
+) -> tuple[PreTrainedConfig, Split]:
+    """The config of a rank's module, and how the model is split; `whole_experts`: a mixture's are shared out among the
+    ranks. Raises InvalidInput for a model that transformers has no plan of tensor parallelism for, where its heads,
+    widths or whole experts do not divide, and where there are no experts to share out."""
     narrow = copy.deepcopy(config)
     text = narrow.get_text_config()
     if not getattr(text, "base_model_tp_plan", None) and text.model_type not in INTERLEAVED:
         raise InvalidInput(f"tensor_parallel={ranks}: transformers cannot split model type {text.model_type!r}; use 1")
     heads = int(text.num_attention_heads)
     kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
-    check_split(text.to_dict(), ranks, heads, kv_heads)
+    experts = next((int(n) for name in EXPERTS if (n := getattr(text, name, None))), 0) if whole_experts else 0
+    if whole_experts and not experts:
+        raise InvalidInput(
+            f"expert_parallel=True: model type {text.model_type!r} has no experts to share out; leave it out"
+        )
+    check_split(text.to_dict(), ranks, heads, kv_heads, experts)
     head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
     text.head_dim, text.num_attention_heads = head_dim, heads // ranks
     if getattr(text, "num_key_value_heads", None):
         text.num_key_value_heads = kv_heads // ranks
-    for name, width in widths_of(text.to_dict()).items():
+    for name, width in narrowed_widths(text.to_dict(), experts).items():
         setattr(text, name, width // ranks)
-    return narrow, Split(rank, ranks, heads, kv_heads, head_dim, text.model_type)
+    return narrow, Split(rank, ranks, heads, kv_heads, head_dim, text.model_type, experts)

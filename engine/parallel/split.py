@@ -5,30 +5,29 @@ has some rows, of those that read from them some columns, whose products are the
 here by a tensor's name is checked when it is read: its part must have the shape that the narrower module expects.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.checkpoints.tensor_part import Ranges, TensorPart
-from engine.config.parallel import check_dividing
+from engine.config.parallel import check_dividing, shares
 from engine.config.specs import InvalidInput
 
 WRITES = frozenset("q_proj k_proj v_proj gate_proj up_proj c_fc fc1 w1 w3".split())
 READS = frozenset("o_proj down_proj c_proj fc2 w2".split())  # their outputs are summed
 JOINED = frozenset("qkv_proj gate_up_proj".split())  # several that write, one after another
 EXPERTS = "experts"  # modules of whose outputs each rank has a part too
+ONE_EXPERT = re.compile(rf"(?:^|\.){EXPERTS}\.(\d+)\.")  # in the name of a tensor that one of them has by itself
 WIDTHS = "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_intermediate_size"
+OF_EXPERTS = "moe_intermediate_size", "intermediate_size"  # the first that there is, of a mixture
 INTERLEAVED = ("gpt_oss",)  # model types whose experts hold the columns of gate and up in turn, [experts, in, out]
-
-
-def shares(count: int, rank: int, ranks: int, begin: int = 0) -> tuple[int, int]:
-    """A rank's range of so many, as even as can be."""
-    return begin + count * rank // ranks, begin + count * (rank + 1) // ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A model of so many heads split over ranks: what one of them holds."""
+    """A model of so many heads split over ranks: what one of them holds. `experts`: how many a layer has, of which each
+    holds some whole; 0 where it holds a part of each."""
 
     rank: int
     ranks: int
@@ -36,11 +35,25 @@ class Split:
     kv_heads: int
     head_dim: int
     kind: str
+    experts: int = 0
 
     @property
     def words(self) -> str:
         """The setting that made it."""
-        return f"tensor_parallel={self.ranks}"
+        return f"tensor_parallel={self.ranks}" + (" with expert_parallel=True" if self.experts else "")
+
+    @property
+    def own_experts(self) -> tuple[int, int]:
+        """Those that this rank holds whole, from the first to before the last."""
+        return self._share(self.experts)
+
+    def held_as(self, name: str) -> str | None:
+        """What this rank's module calls a tensor of the checkpoint; None for one of another rank's experts."""
+        found = ONE_EXPERT.search(name) if self.experts else None
+        if found is None:
+            return name
+        (begin, end), number = self.own_experts, int(found[1])
+        return f"{name[: found.start(1)]}{number - begin}{name[found.end(1) :]}" if begin <= number < end else None
 
     def part(self, name: str, shape: Sequence[int]) -> TensorPart | None:
         """Of the checkpoint's tensor of that name; None for all of it. Raises InvalidInput for a norm over all heads,
@@ -48,6 +61,8 @@ class Split:
         module, _, leaf = name.rpartition(".")
         owner = module.rpartition(".")[2]
         self._check_whole(owner, shape)
+        if self.experts and (ONE_EXPERT.search(name) or owner == EXPERTS):
+            return TensorPart(0, (self.own_experts,)) if owner == EXPERTS else None
         if leaf not in ("weight", "bias"):
             return self._bare(leaf, owner, shape)
         if owner in WRITES:
@@ -97,8 +112,17 @@ def widths_of(config: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name in WIDTHS if isinstance(value := config.get(name), int) and value}
 
 
-def check_split(config: Mapping[str, Any], ranks: int, heads: int, kv_heads: int) -> None:
-    """Raises InvalidInput where heads or widths do not divide by the ranks."""
-    counts = {"attention heads": heads, "key and value heads": kv_heads}
-    widths = {name.replace("_size", " columns").replace("_", " "): n for name, n in widths_of(config).items()}
+def narrowed_widths(config: Mapping[str, Any], experts: int) -> dict[str, int]:
+    """Those of them of which each rank has a part: not the experts', where these are whole."""
+    widths = widths_of(config)
+    whole = next((name for name in OF_EXPERTS if name in widths), None) if experts else None
+    return {name: width for name, width in widths.items() if name != whole}
+
+
+def check_split(config: Mapping[str, Any], ranks: int, heads: int, kv_heads: int, experts: int = 0) -> None:
+    """Raises InvalidInput where heads, widths or whole experts do not divide by the ranks."""
+    counts = {"attention heads": heads, "key and value heads": kv_heads} | ({"experts": experts} if experts else {})
+    widths = {
+        name.replace("_size", " columns").replace("_", " "): n for name, n in narrowed_widths(config, experts).items()
+    }
     check_dividing(ranks, counts | widths)

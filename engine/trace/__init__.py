@@ -6,6 +6,7 @@ from engine.trace.bsrun import TraceWriter
 from engine.trace.bsrun import load as load_trace
 from engine.trace.bsrun import save as save_trace
 from engine.trace.column import Array, Column
+from engine.trace.expert_load import imbalance, rank_loads
 from engine.trace.index import FiledLog, IndexFolder, forget_index
 from engine.trace.log import Log, time_of
 from engine.trace.measures.formulas import MEASURES, Measure, formulas, ratio_text

@@ -106,6 +106,10 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "action": "store_true",
             "help": "with --tensor-parallel: norms and residuals by shares of a step's rows",
         },
+        "--expert-parallel": {
+            "action": "store_true",
+            "help": "with --tensor-parallel: each rank has some of a mixture's experts whole, not a part of each",
+        },
         "--pipeline-parallel": {
             "type": whole,
             "default": 1,
@@ -268,6 +272,7 @@ def parallel_of(options: argparse.Namespace) -> Parallel:
         sequence=options.sequence_parallel,
         pipeline=options.pipeline_parallel,
         micro_batches=options.micro_batches,
+        experts=options.expert_parallel,
     )
 
 

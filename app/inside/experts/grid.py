@@ -20,7 +20,7 @@ APART = 6  # pixels of the design from which on cells lie apart
 @dataclass(frozen=True, slots=True)
 class Grid:
     """`values` `[layers, experts]` in a box, below a title and beside the layers' numbers. `words` of a cell's value;
-    `beside` is said at the right of each row."""
+    `beside` is said at the right of each row, and above some experts, from one to before another, what `parts` say."""
 
     title: str
     values: Array
@@ -29,11 +29,12 @@ class Grid:
     beside: Sequence[str]
     box: QRectF
     face: FontFace
+    parts: Sequence[tuple[int, int, str]] = ()
 
     @property
     def area(self) -> QRectF:
         """Where the cells are."""
-        px, top = theme.px, self.face.height + theme.px(3)
+        px, top = theme.px, self.face.height * (2 if self.parts else 1) + theme.px(3)
         left = self.face.width(tr("layer {n}", n=max(self.layers) + 1)) + px(8)
         right = max(map(self.face.width, self.beside), default=0) + px(8)
         height = min(self.box.height() - top, px(HIGHEST) * len(self.layers))
@@ -59,6 +60,7 @@ class Grid:
             self._cells(painter, area, wide, high)
         else:
             painter.drawImage(area, self._image())
+        self._parts(painter, area, wide)
         every = max(1, int(np.ceil(face.height / high)))
         for row in range(0, layers, every):
             baseline = face.baseline(area.top() + row * high, high)
@@ -66,6 +68,17 @@ class Grid:
             face.say(painter, area.left() - px(6), baseline, title, t.secondary, before=1)
             if self.beside:
                 face.say(painter, area.right() + px(5), baseline, self.beside[row], t.secondary)
+
+    def _parts(self, painter: QPainter, area: QRectF, wide: float) -> None:
+        """What some of the experts have in common, and a line between these and the next."""
+        t, face, px = theme.current(), self.face, theme.px
+        for begin, end, words in self.parts:
+            left, right = area.left() + begin * wide, area.left() + end * wide
+            said = face.cut(words, right - left - px(8))
+            face.say(painter, left + px(3 if begin else 0), area.top() - px(3) - face.descent, said, t.secondary)
+            if begin:
+                line = QRectF(left - px(1.5), area.top() - face.height, px(1), area.height() + face.height)
+                painter.fillRect(line, t.secondary)
 
     def _cells(self, painter: QPainter, area: QRectF, wide: float, high: float) -> None:
         t, face, gap = theme.current(), self.face, theme.px(2)

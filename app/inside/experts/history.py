@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
-from engine.trace import Array, Header, Record, Step, activated_by_chance
+from engine.trace import Array, Header, Record, Step, activated_by_chance, rank_loads
 
 EVERY = 128  # steps from one kept sum to the next
 
@@ -47,6 +47,17 @@ class ExpertHistory(Columns):
     def active(self) -> int:
         """How many of a layer's experts a token is sent to."""
         return self.header.model.active_experts if self.header is not None else 0
+
+    @property
+    def ranks(self) -> tuple[tuple[int, int], ...]:
+        """Of each rank the experts that it alone has; empty where all have a part of all."""
+        return self.header.rank_experts if self.header is not None else ()
+
+    def rank_shares(self, sent: Array) -> list[float]:
+        """Of what was sent, `[layers, experts]`, the share of each of them."""
+        assert self.header is not None
+        loads = rank_loads(self.header, sent).sum(0)
+        return (loads / max(int(loads.sum()), 1)).tolist()
 
     def take(self, records: Sequence[Record]) -> None:
         """The next records of the trace."""

@@ -10,7 +10,7 @@ from app.inside.panel import COMING, InsightPanel
 from app.language import tr
 from app.playback.scope import Scope
 from app.ui.tables.facts import Facts
-from engine.trace import Record
+from engine.trace import Record, imbalance, rank_loads
 
 COLUMNS = (*(tr("layer"), tr("expert"), tr("tokens of the step"), tr("tokens until here"), tr("share of the layer")),)
 
@@ -56,11 +56,22 @@ class ExpertsPanel(InsightPanel):
         activated, whole = int(np.count_nonzero(sent.step)), sent.step.size
         share = f"{100 * activated / whole:.0f} %"
         told = {"n": activated, "all": whole, "share": share}
+        read = tr("{n:,} of {all:,} experts activated · {share} of their weights read", **told)
+        uneven = self._uneven(sent)
         self.summary.say(
-            tr("{n:,} of {all:,} experts activated · {share} of their weights read", **told),
+            *([f"{read} · {uneven}"] if uneven else []),
+            read,
             tr("{n:,} of {all:,} experts activated", **told),
             tr("{n:,} of {all:,} experts", **told),
         )
+
+    def _uneven(self, sent: Sent) -> str:
+        """Where ranks share the experts out: how far the busiest is from an even share; each layer waits for it."""
+        history = self.history
+        if not history.ranks or history.header is None:
+            return ""
+        factor = imbalance(rank_loads(history.header, sent.step))
+        return tr("busiest rank of each layer × {factor:.2f} of an even share", factor=factor)
 
     def facts(self) -> Facts:
         history, place = self.history, self._place

@@ -12,6 +12,7 @@ from app.inside.experts.plot import ActivationPlot
 from app.language import digits, tr, trn
 from app.ui.look import theme
 from app.ui.look.font_face import Face
+from app.words import rank_title
 from engine.trace import Array
 
 WIDE = 620  # pixels of the design from which on the grids stand beside each other
@@ -61,7 +62,7 @@ class ExpertPicture(Chart):
         """The grids beside each other or one below the other, and the plot where it has room."""
         (step, run), history = sent, self.history
         px, width, height, gap = theme.px, float(self.width()), float(self.height()), theme.px(10)
-        title, rows = self.tiny.height + px(3), len(step)
+        title, rows = self.tiny.height * (2 if history.ranks else 1) + px(3), len(step)
         wide = width >= px(WIDE)
         grids = 1 if wide else 2
         fits = height - px(PLOT) - grids * (title + gap)
@@ -83,6 +84,7 @@ class ExpertPicture(Chart):
                 self._beside(step),
                 boxes[0],
                 self.tiny,
+                self._parts(step),
             ),
             Grid(
                 tr("the run until here: share of each layer's tokens, in %"),
@@ -92,11 +94,18 @@ class ExpertPicture(Chart):
                 busiest,
                 boxes[1],
                 self.tiny,
+                self._parts(run),
             ),
         )
         top = boxes[1].bottom() + gap
         below = min(height - top, px(PLOTTED))
         self.plot = ActivationPlot(history, self.place, QRectF(0, top, width, below), self.tiny) if plotted else None
+
+    def _parts(self, sent: Array) -> list[tuple[int, int, str]]:
+        """Of each rank that has experts of its own: what part of all tokens they got."""
+        shares = self.history.rank_shares(sent)
+        each = zip(self.history.ranks, shares)
+        return [(*own, f"{rank_title(rank)} · {100 * share:.0f} %") for rank, (own, share) in enumerate(each)]
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         if self._sent is None:

@@ -16,7 +16,7 @@ from app.inside.step.times import StepTimes, step_times
 from app.language import digits, tr, trn
 from app.refusals import RefusalWords, refusals
 from app.words import bytes_words, duration, graph_words, rank_title, way_words
-from engine.trace import Fate, Header, Kind, Step, SwapEvent
+from engine.trace import Fate, Header, Kind, Step, SwapEvent, rank_loads
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
@@ -292,6 +292,7 @@ class StepStory:
         step = self.step
         columns = (step.rank_computing, step.rank_communicating, step.rank_waiting)
         each = zip(*(column.tolist() for column in columns))
+        asked = self._asked_of_ranks()
         return {
             self._rank_title(i): tr(
                 "computing {computing}, communicating {communicating}, waiting {waiting}",
@@ -299,8 +300,16 @@ class StepStory:
                 communicating=millis(b),
                 waiting=millis(c),
             )
+            + (asked[i] if i < len(asked) else "")
             for i, (a, b, c) in enumerate(each)
         }
+
+    def _asked_of_ranks(self) -> list[str]:
+        """Where ranks share a mixture's experts out: what part of all that was sent to experts each got."""
+        if self.header is None or not self.header.rank_experts or not self.step.expert.any():
+            return []
+        loads = rank_loads(self.header, self.step.expert.reshape(-1, self.header.model.experts)).sum(0)
+        return [tr("; {share} of what goes to experts", share=percent(load / loads.sum())) for load in loads.tolist()]
 
     def _rank_title(self, rank: int) -> str:
         """ "rank 1"; of a pipeline "rank 1, layers 5–8"."""

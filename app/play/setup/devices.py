@@ -39,6 +39,13 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
     if split.pipeline > 1:
         few = tr("This model has {layers} layers, and a stage needs one.", layers=found.layers)
         return found.unstaged or (few if 0 < found.layers < split.pipeline else "")
+    if split.experts and not found.whole:
+        if not found.experts:
+            return tr("This model has no experts to share out.")
+        if found.experts % split.tensor:
+            return tr(
+                "{count} do not divide this model's {experts} experts.", count=split.tensor, experts=found.experts
+            )
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
     return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")
 

@@ -33,6 +33,7 @@ class Estimate:
     ranks: tuple[int, ...] = ()
     unstaged: str = ""
     layers: int = 0
+    experts: int = 0
     cards: int = 0
     runtime: int = 0
     heads: tuple[int, int] = (0, 0)
@@ -92,7 +93,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     if spec.kv_heads != "auto":
         whole = staged = tr("A model whose KV heads are repeated is not split.")
     heads = info.heads, info.kv_heads_stored or info.kv_heads
-    split = whole, dividing, staged, info.layers, len(cards()) if gpu else 0, memory.runtime, heads
+    split = whole, dividing, staged, info.layers, info.layer_experts, len(cards()) if gpu else 0, memory.runtime, heads
     weights = fit.weights * (1 + (config.disaggregated and not gpu))  # a prefill worker holds them once more
     return Estimate(weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
 

@@ -6,22 +6,25 @@ from engine import Parallel
 
 MANY = (2, 4, 8)
 SPLITS = (Parallel(), *(Parallel(n, sequence=shares) for shares in (False, True) for n in MANY))
+SPLITS += tuple(Parallel(n, experts=True) for n in MANY)
 SPLITS += tuple(Parallel(pipeline=n) for n in MANY)
-SHARING, STAGED = "sp", "pp"
+SHARING, MIXTURE, STAGED = "sp", "ep", "pp"
 DEVICES = tr(
     "over how many ranks every layer is split, each a GPU of its own or a process on a CPU; or the layers, stage after "
     "stage of a pipeline; in the paged modes"
 )
 SEQUENCE = tr("+ sequence: norms and residuals are computed by shares of a step's rows")
-ABOUT = f"{DEVICES}\n{SEQUENCE}"
+EXPERTS = tr("+ experts: each has some of a mixture's experts whole, not a part of each")
+ABOUT = f"{DEVICES}\n{SEQUENCE}\n{EXPERTS}"
 
 
 def split_key(parallel: Parallel) -> str:
-    """What stands for it among the items: "2", "2:sp", "2:pp", of eight micro-batches "2:pp:8"."""
+    """What stands for it among the items: "2", "2:sp", "2:ep", "2:pp", of eight micro-batches "2:pp:8"."""
     if parallel.pipeline > 1:
         micro = f":{parallel.micro_batches}" if parallel.micro_batches else ""
         return f"{parallel.pipeline}:{STAGED}{micro}"
-    return f"{parallel.tensor}:{SHARING}" if parallel.sequence else str(parallel.tensor)
+    way = SHARING if parallel.sequence else MIXTURE if parallel.experts else ""
+    return f"{parallel.tensor}:{way}" if way else str(parallel.tensor)
 
 
 def split_of(key: str) -> Parallel:
@@ -29,12 +32,14 @@ def split_of(key: str) -> Parallel:
     way, _, micro = way.partition(":")
     if way == STAGED:
         return Parallel(pipeline=int(ranks), micro_batches=int(micro or 0))
-    return Parallel(int(ranks), sequence=way == SHARING)
+    return Parallel(int(ranks), sequence=way == SHARING, experts=way == MIXTURE)
 
 
 def split_title(parallel: Parallel) -> str:
     if parallel.sequence:
         return tr("{ranks} + sequence", ranks=parallel.tensor)
+    if parallel.experts:
+        return tr("{ranks} + experts", ranks=parallel.tensor)
     if parallel.micro_batches:
         return tr("{ranks} as pipeline × {micro}", ranks=parallel.pipeline, micro=parallel.micro_batches)
     return tr("{ranks} as pipeline", ranks=parallel.pipeline) if parallel.pipeline > 1 else str(parallel.tensor)

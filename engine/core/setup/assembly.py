@@ -152,6 +152,7 @@ class Assembly:
             "rank_kv": tuple(tokens * kv for kv in each),
             "ranks_meet": model.group.name,
             "sequence_parallel": model.ranks.parallel.sequence,
+            "expert_parallel": model.ranks.parallel.experts,
             "rank_layers": model.stage_layers,
             "micro_batches": model.ranks.parallel.micro_batches,
             "interconnect": self._interconnect,

@@ -64,10 +64,17 @@ class ExpertWeights:
         return gate_up.flatten(1, 2), down
 
     def __call__(
-        self, x: Tensor, ids: Tensor, weights: Tensor, activation: Activation, tally: Tensor | None = None
+        self,
+        x: Tensor,
+        ids: Tensor,
+        weights: Tensor,
+        activation: Activation,
+        tally: Tensor | None = None,
+        first: int = 0,
     ) -> Tensor:
         """The sum `[tokens, hidden]` of what the experts `ids` int64 `[tokens, each]` make of x `[tokens, hidden]`, by
-        their `weights` `[tokens, each]`. To `tally` int32 `[experts]` is added how many tokens each has got."""
+        their `weights` `[tokens, each]`. To `tally` int32 `[all experts]` is added how many tokens each has got. These
+        are the experts from `first` on: what others make of a token is not in the sum."""
         x, ids = x.contiguous(), ids.long().contiguous()
         weights = (weights if weights.dtype in DTYPES else weights.float()).contiguous()
         (tokens, each), half = ids.shape, weights.dtype is torch.bfloat16
@@ -76,7 +83,7 @@ class ExpertWeights:
         at, owners = torch.empty(pairs, dtype=torch.int32), torch.empty(pairs, dtype=torch.long)
         told = None if tally is None else tally.data_ptr()
         sorting = starts.data_ptr(), at.data_ptr(), owners.data_ptr(), told, ids.data_ptr()
-        run(held.Sort(part_of(pairs, x), *sorting, self.experts, each), 1)
+        run(held.Sort(part_of(pairs, x), *sorting, first, self.experts, each), 1)
         rows = torch.empty(pairs, self.hidden, dtype=x.dtype)
         looked_up = rows.data_ptr(), x.data_ptr(), owners.data_ptr()
         run(held.Lookup(part_of(pairs, x), *looked_up, self.hidden), threads_for(rows.numel()))

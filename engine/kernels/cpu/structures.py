@@ -163,7 +163,7 @@ class Route(Structure):
 
 class Sort(Structure):
     work, writes = "sort", 4
-    _fields_ = [("part", Part), *_places("starts", "at", "tokens", "tally", "ids"), *_sizes("experts", "each")]
+    _fields_ = [("part", Part), *_places("starts", "at", "tokens", "tally", "ids"), *_sizes("first", "experts", "each")]
 
 
 class Experts(Structure):

@@ -28,13 +28,14 @@ def sort_pairs_kernel(
     order: tl.tensor,  # int32 [tiles, BLOCK_M]: the pairs of each tile, then `NO_PAIR`
     expert_of: tl.tensor,  # int32 [tiles]
     used: tl.tensor,  # int32 [1]: tiles that have pairs
-    counts: tl.tensor,  # int32 [experts], to which the pairs of real tokens are added; or None
-    real: tl.tensor,  # int32 [tokens], 1 or 0; None: all are real
+    counts: tl.tensor,  # int32 [whole], to which the pairs of real tokens are added; or None
+    real: tl.tensor,  # int32 [tokens, 1], 1 or 0; None: all are real
     ids: tl.tensor,  # [pairs]
     pairs: tl.tensor,
     each: tl.tensor,  # pairs of a token
-    EXPERTS: tl.constexpr,
-    LANES: tl.constexpr,  # a power of two above the experts
+    FIRST: tl.constexpr,  # the experts that are here, of all that there are
+    HERE: tl.constexpr,
+    LANES: tl.constexpr,  # a power of two above all experts
     BLOCK_M: tl.constexpr,
     CHUNK: tl.constexpr,
 ) -> None:
@@ -46,7 +47,8 @@ def sort_pairs_kernel(
         pair = start + chunk
         sent = tl.load(ids + pair, mask=pair < pairs, other=LANES - 1).to(tl.int32)
         asked += tl.histogram(sent, LANES)
-    tiles = tl.where(lane < EXPERTS, (asked + BLOCK_M - 1) // BLOCK_M, 0)
+    here = (lane >= FIRST) & (lane < FIRST + HERE)
+    tiles = tl.where(here, (asked + BLOCK_M - 1) // BLOCK_M, 0)
     first = tl.sum(tl.where(lane < expert, tiles, 0))
     mine = tl.sum(tl.where(lane == expert, asked, 0))
     seen = 0
@@ -54,18 +56,19 @@ def sort_pairs_kernel(
     for start in tl.range(0, pairs, CHUNK):
         pair = start + chunk
         sent = tl.load(ids + pair, mask=pair < pairs, other=LANES - 1).to(tl.int32)
-        here = (sent == expert).to(tl.int32)
-        place = first * BLOCK_M + seen + tl.cumsum(here, 0) - here
-        tl.store(order + place, pair, mask=here == 1)
-        seen += tl.sum(here)
+        asking = (sent == expert).to(tl.int32)
+        place = first * BLOCK_M + seen + tl.cumsum(asking, 0) - asking
+        if (expert >= FIRST) & (expert < FIRST + HERE):
+            tl.store(order + place, pair, mask=asking == 1)
+        seen += tl.sum(asking)
         if real is not None:
-            told += tl.sum(tl.load(real + pair // each, mask=here == 1, other=0))
-    own = (mine + BLOCK_M - 1) // BLOCK_M
+            told += tl.sum(tl.load(real + pair // each, mask=asking == 1, other=0))
+    own = tl.sum(tl.where(lane == expert, tiles, 0))
     last = mine // BLOCK_M * BLOCK_M + tl.arange(0, BLOCK_M)
     tl.store(order + first * BLOCK_M + last, NO_PAIR, mask=(last >= mine) & (last < own * BLOCK_M))
     for tile in tl.range(0, own):
-        tl.store(expert_of + first + tile, expert)
-    if expert == EXPERTS - 1:
+        tl.store(expert_of + first + tile, expert - FIRST)
+    if expert == 0:
         tl.store(used, tl.sum(tiles))
     if counts is not None:
         if real is None:
@@ -122,8 +125,11 @@ def add_pairs_kernel(
     out: tl.tensor,  # [tokens, columns]
     parts: tl.tensor,  # float32 [tokens * EACH, columns]
     weights: tl.tensor,  # [tokens * EACH]
+    ids: tl.tensor,  # [tokens * EACH]
     columns: tl.tensor,
     EACH: tl.constexpr,
+    FIRST: tl.constexpr,
+    HERE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     await_inputs()
@@ -131,7 +137,9 @@ def add_pairs_kernel(
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     for i in tl.static_range(0, EACH):
-        part = tl.load(parts + (token * EACH + i) * columns + at, mask=at < columns, other=0.0)
+        expert = tl.load(ids + token * EACH + i).to(tl.int32)
+        there = tl.where((expert >= FIRST) & (expert < FIRST + HERE), columns, 0)
+        part = tl.load(parts + (token * EACH + i) * columns + at, mask=at < there, other=0.0)
         total += part * tl.load(weights + token * EACH + i).to(tl.float32)
     tl.store(out + token * columns + at, total, mask=at < columns)
 
@@ -167,27 +175,30 @@ def experts(
     counts: Tensor | None = None,
     real: Tensor | None = None,
     cut: Tiling | None = None,
+    first: int = 0,
+    whole: int | None = None,
 ) -> Tensor:
     """What a token's experts make of it, added up by its weights: [tokens, hidden] like x, in its dtype.
 
     x [tokens, hidden], of contiguous rows; ids, of experts, and weights [tokens, each]; gate_up [experts, 2 * columns,
     hidden], the gates first; down [experts, hidden, columns]. Products are added up in float32; gates, what they gate
-    and what comes of both are rounded. `counts` int32 [experts] grows by how often each expert is asked, by tokens that
-    are 1 in `real` int32 [tokens], if it is given. `cut` takes the place of the usual tiling. Gives the same bits each
-    time and never waits for the device, so it can be captured in a CUDA graph.
+    and what comes of both are rounded. These may be some of `whole` experts, from `first` on: what others make of a
+    token is not in the sum. `counts` int32 [whole] grows by how often each is asked, by tokens that are 1 in `real`
+    int32 [tokens, 1], if it is given. `cut` takes the place of the usual tiling. Gives the same bits each time and
+    never waits for the device, so it can be captured in a CUDA graph.
     """
     (tokens, each), (count, hidden, columns) = ids.shape, down.shape
     out = torch.empty_like(x)
     if not tokens:
         return out
-    pairs = tokens * each
-    cut = cut or tiling(pairs, count, x.dtype)
+    pairs, whole = tokens * each, whole or first + count
+    cut = cut or tiling(pairs, whole, x.dtype)
     tiles = min(pairs, count + pairs // cut.block_m)
     lengths = tiles * cut.block_m, tiles, 1
     order, expert_of, used = (torch.empty(n, dtype=torch.int32, device=x.device) for n in lengths)
-    sizes = count, next_power_of_two(count + 1), cut.block_m, CHUNK * cut.block_m
+    sizes = first, count, next_power_of_two(whole + 1), cut.block_m, CHUNK * cut.block_m
     ids = ids.contiguous()
-    launch(sort_pairs_kernel, (count,), (order, expert_of, used, counts, real, ids, pairs, each, *sizes), num_warps=4)
+    launch(sort_pairs_kernel, (whole,), (order, expert_of, used, counts, real, ids, pairs, each, *sizes), num_warps=4)
 
     def multiply(out: Tensor, x: Tensor, weight: Tensor, of_row: int, gate: Activation | None) -> None:
         _, outputs, inputs = weight.shape
@@ -202,6 +213,6 @@ def experts(
     parts = torch.empty(pairs, hidden, dtype=torch.float32, device=x.device)
     multiply(parts, acted, down, 1, None)
     block = min(COLUMNS, next_power_of_two(hidden))
-    values = out, parts, weights.contiguous(), hidden, each, block
+    values = out, parts, weights.contiguous(), ids, hidden, each, first, count, block
     launch(add_pairs_kernel, (tokens, -(-hidden // block)), values, num_warps=4)
     return out

@@ -95,6 +95,8 @@ draft_speedup | speed-up by drafts | × | higher | time that the tokens of steps
     times of all steps without prompts against their tokens
 activated_experts | activated experts | % |  | mean over steps of the experts that any token was sent to / all \
     experts of all layers
+expert_imbalance | expert imbalance | × | lower | mean over steps of the tokens that each layer sends to the experts \
+    of its busiest rank / an even share of them, all layers together
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
 swapped_blocks | blocks swapped |  | lower | KV blocks copied to host memory, and back
 swap_time | swapping | s | lower | time of all steps in which blocks were copied to host memory and back

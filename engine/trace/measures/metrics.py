@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.trace.expert_load import imbalance, rank_loads
 from engine.trace.measures.draft_speedup import draft_speedup
 from engine.trace.measures.slo import Slo
 from engine.trace.presence import Presence
@@ -84,7 +85,8 @@ class Metrics:
     `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
-    `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any. `goodput` and
+    `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
+    `expert_imbalance` where no ranks share experts out. `goodput` and
     `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of which clients see
     what requests did; everything else is not known, and 0.
     """
@@ -131,6 +133,7 @@ class Metrics:
     accepted_length: float | None = None
     draft_speedup: float | None = None
     activated_experts: float | None = None
+    expert_imbalance: float | None = None
     outside: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -250,6 +253,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         accepted_length=1 + accepted / drafts if drafts else None,
         draft_speedup=draft_speedup(steps) if drafts else None,
         activated_experts=_activated_experts(steps),
+        expert_imbalance=_expert_imbalance(header, steps),
         outside=header is not None and bool(header.outside),
     )
 
@@ -258,6 +262,15 @@ def _activated_experts(steps: Sequence[Step]) -> float | None:
     """The mean over the steps that told."""
     shares = [share for s in steps if (share := s.activated) is not None]
     return float(np.mean(shares)) if shares else None
+
+
+def _expert_imbalance(header: Header | None, steps: Sequence[Step]) -> float | None:
+    """The mean over the steps that told, where ranks share the experts out."""
+    if header is None or not header.rank_experts:
+        return None
+    shape = -1, header.model.experts
+    found = [imbalance(rank_loads(header, s.expert.reshape(shape))) for s in steps if s.expert.any()]
+    return float(np.mean(found)) if found else None
 
 
 class _Log:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.config.parallel import shares
 from engine.config.specs import EngineConfig
 
 VERSION = 5  # of the format of records
@@ -150,9 +151,10 @@ class Header:
     `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
     Of a model that is split over ranks, `rank_devices`, `rank_weights` and `rank_kv` (bytes, the latter of the pool) of
     each, over what they meet in words, and how fast; `sequence_parallel`: whether they share the rows of norms and
-    residuals; of a pipeline how many of the layers each has, `rank_layers`, and into how many `micro_batches` a step
-    was to be parted (0: as many as stages); the card and the pool's blocks are those of the whole, and the roof is that
-    of all ranks at once. `kernels`: what a replayed step on a CPU does, of rank 0.
+    residuals; `expert_parallel`: whether each has some of a mixture's experts whole; of a pipeline how many of the
+    layers each has, `rank_layers`, and into how many `micro_batches` a step was to be parted (0: as many as stages);
+    the card and the pool's blocks are those of the whole, and the roof is that of all ranks at once. `kernels`: what a
+    replayed step on a CPU does, of rank 0.
     `outside`: host and port of a server that was watched as its clients see it; `lacks`: what it cannot do, in phrases.
     Then a step is a piece of text that came, of one row, and takes no time; the ids of its tokens are -1 and their
     log-probabilities 0, since nobody told them; and nothing is known of batches, blocks, the machine, and of the model
@@ -180,6 +182,7 @@ class Header:
     rank_kv: tuple[int, ...] = ()
     ranks_meet: str = ""
     sequence_parallel: bool = False
+    expert_parallel: bool = False
     rank_layers: tuple[int, ...] = ()
     micro_batches: int = 0
     interconnect: Interconnect | None = None
@@ -191,6 +194,12 @@ class Header:
     def split(self) -> int:
         """Over how many ranks the model is split. A prefill worker has the whole of it, as who decodes does."""
         return 1 if self.config.disaggregated else max(1, len(self.rank_devices))
+
+    @property
+    def rank_experts(self) -> tuple[tuple[int, int], ...]:
+        """Of each rank the experts that it alone has, from the first to before the last; empty where all have all."""
+        ranks = self.split if self.expert_parallel else 0
+        return tuple(shares(self.model.experts, rank, ranks) for rank in range(ranks))
 
     @property
     def most_tokens(self) -> int:

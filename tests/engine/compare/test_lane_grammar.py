@@ -27,6 +27,7 @@ SPLITS = [
     Parallel(2),
     Parallel(8),
     Parallel(2, sequence=True),
+    Parallel(2, experts=True),
     Parallel(pipeline=2),
     Parallel(pipeline=3, micro_batches=5),
 ]

@@ -50,10 +50,25 @@ class Layer:
         assert off <= CLOSE[dtype], (self, cut, float(off))
         asked = given[1][: max(0, self.tokens - 2)].flatten().bincount(minlength=self.experts)
         assert (counts - 7 == asked).all(), self
+        self.check_parts(dtype, given, out, cut)
         everyone = torch.zeros_like(counts)
         again = experts(*given, Activation.SILU, everyone, None, cut)
         assert torch.equal(again, out), "the same bits each time"
         assert (everyone == given[1].flatten().bincount(minlength=self.experts)).all()
+
+    def check_parts(self, dtype: torch.dtype, given: tuple[Tensor, ...], out: Tensor, cut: Tiling | None) -> None:
+        """What some of the experts give, and the others, is together what all give; each counts for all."""
+        x, ids, weights, *held = given
+        asked, parts = ids.flatten().bincount(minlength=self.experts), []
+        for first, end in ((0, self.experts // 2), (self.experts // 2, self.experts)):
+            if first < end:
+                counts = torch.zeros(self.experts, dtype=torch.int32, device=x.device)
+                own = x, ids, weights, *(one[first:end] for one in held)
+                how = {"cut": cut, "first": first, "whole": self.experts}
+                parts.append(experts(*own, Activation.SILU, counts, **how).double())
+                assert (counts == asked).all()
+        together = sum(parts)
+        assert (together - out.double()).abs().max() <= 2 * CLOSE[dtype] * out.double().abs().max()
 
 
 def oracle(x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:

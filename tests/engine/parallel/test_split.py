@@ -9,9 +9,28 @@ from safetensors.torch import save_file
 
 from engine import InvalidInput, ModelSpec, Parallel
 from engine.config import dividing
+from engine.config.parallel import shares
 from engine.parallel.board import SLOTS, Board
 from engine.parallel.shards import read_shards
-from engine.parallel.split import Split, check_split, shares
+from engine.parallel.split import Split, check_split
+
+
+def test_each_rank_has_some_of_the_experts_by_their_new_numbers(tmp_path: Path) -> None:
+    """Of tensors that an expert has by itself, and of those that all have together."""
+    whole = {f"layers.0.mlp.experts.{n}.up_proj.weight": torch.full((4, 8), float(n)) for n in range(12)}
+    whole |= {"layers.1.mlp.experts.gate_up_proj": torch.arange(12.0)[:, None, None].expand(12, 4, 8).contiguous()}
+    whole |= {"layers.0.mlp.shared_expert.up_proj.weight": torch.randn(4, 8)}
+    save_file(whole, tmp_path / "model.safetensors")
+    for rank in range(2):
+        split = Split(rank, 2, 4, 2, 8, "qwen2_moe", experts=12)
+        read = read_shards([tmp_path / "model.safetensors"], split, lambda _: None)
+        assert len(read) == 6 + 2
+        for number in range(6):
+            assert read[f"layers.0.mlp.experts.{number}.up_proj.weight"][...].unique().tolist() == [6 * rank + number]
+        together = read["layers.1.mlp.experts.gate_up_proj"]
+        assert together.get_shape() == [6, 4, 8]
+        assert together[...].unique().tolist() == list(range(6 * rank, 6 * rank + 6))
+        assert read["layers.0.mlp.shared_expert.up_proj.weight"].get_shape() == [2, 8]
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 151_936])

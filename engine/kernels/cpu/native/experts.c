@@ -79,29 +79,32 @@ long route(void *of) {
 struct sort {
     struct part part;   /* rows: pairs of a token and one of the experts that it goes to */
     int32_t *starts;    /* [experts + 1]: of each expert's pairs, once they are sorted */
-    int32_t *at;        /* [rows]: where each pair is then */
-    int64_t *tokens;    /* [rows]: whose the sorted ones are */
-    int32_t *tally;     /* [experts]: to which the numbers of pairs are added; or NULL */
+    int32_t *at;        /* [rows]: where each pair is then, or -1: its expert is none of these */
+    int64_t *tokens;    /* [rows]: whose the sorted ones are; of those beyond the last token 0 */
+    int32_t *tally;     /* [all experts]: to which the numbers of pairs are added; or NULL */
     const int64_t *ids; /* [rows]: of experts */
-    long experts, each; /* of a token's pairs */
+    long first, experts, each; /* so many experts from one on, and of a token's pairs */
 };
 
 /* The pairs by their experts, those of one in the order of their tokens. */
 long sort(void *of) {
     struct sort *s = of;
     for (long from, to; take(&s->part, 1, 1, &from, &to); done(&s->part, from, to)) {
-        const long pairs = s->part.rows, experts = s->experts;
+        const long pairs = s->part.rows;
+        const unsigned long experts = s->experts;
         int32_t *starts = s->starts;
         memset(starts, 0, (experts + 1) * sizeof *starts);
-        for (long i = 0; i < pairs; i++) starts[s->ids[i] + 1]++;
-        for (long i = 0; i < experts; i++) {
-            if (s->tally) s->tally[i] += starts[i + 1];
-            starts[i + 1] += starts[i];
+        for (long i = 0; i < pairs; i++) {
+            const unsigned long id = s->ids[i] - s->first; /* of one before the first, a large number */
+            if (id < experts) starts[id + 1]++;
+            if (s->tally) s->tally[s->ids[i]]++;
         }
+        for (unsigned long i = 0; i < experts; i++) starts[i + 1] += starts[i];
+        for (long i = starts[experts]; i < pairs; i++) s->tokens[i] = 0;
         for (long i = 0; i < pairs; i++) { /* each start moves on to its end, which is the next one's start */
-            const long place = starts[s->ids[i]]++;
-            s->at[i] = place;
-            s->tokens[place] = i / s->each;
+            const unsigned long id = s->ids[i] - s->first;
+            const long place = s->at[i] = id < experts ? starts[id]++ : -1;
+            if (place >= 0) s->tokens[place] = i / s->each;
         }
         for (long i = experts; i--;) starts[i + 1] = starts[i];
         starts[0] = 0;
@@ -157,7 +160,7 @@ struct combine {
     void *out;           /* [rows, width] */
     const void *x;       /* [rows * each, width] */
     const void *weights; /* [rows, each] */
-    const int32_t *at;   /* [rows, each]: rows of x */
+    const int32_t *at;   /* [rows, each]: rows of x, or -1: what is somewhere else */
     long each, width;
     int weights_half;
 };
@@ -167,14 +170,16 @@ ALWAYS void combine_rows(const struct combine *c, long from, long to, const int 
     float by[MOST];
     const void *rows[MOST];
     for (long r = from; r < to; r++) {
-        for (long j = 0; j < each; j++) {
-            by[j] = get(c->weights, r * each + j, c->weights_half);
-            rows[j] = part(c->x, c->at[r * each + j] * width, half);
-        }
+        long here = 0;
+        for (long j = r * each; j < (r + 1) * each; j++)
+            if (c->at[j] >= 0) {
+                by[here] = get(c->weights, j, c->weights_half);
+                rows[here++] = part(c->x, c->at[j] * width, half);
+            }
         void *out = part(c->out, r * width, half);
         for (long i = 0, left = width; left > 0; i += LANES, left -= LANES) {
             vec sum = {0};
-            for (long j = 0; j < each; j++) sum = times_plus(every(by[j]), get_some(rows[j], i, left, half), sum);
+            for (long j = 0; j < here; j++) sum = times_plus(every(by[j]), get_some(rows[j], i, left, half), sum);
             put_some(out, i, sum, left, half);
         }
     }

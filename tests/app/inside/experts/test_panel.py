@@ -9,9 +9,11 @@ from app.inside.experts import history as kept
 from app.inside.experts.history import ExpertHistory
 from app.inside.experts.panel import ExpertsPanel
 from app.inside.experts.picture import DENSE, EMPTY
+from app.inside.step.history import StepHistory
+from app.inside.step.story import StepStory, percent
 from app.playback.scope import Scope
 from app.ui.look import theme
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
+from engine import Engine, EngineConfig, ModelSpec, Parallel, SamplingParams, Trace
 from engine.trace import Array, Step
 
 PROMPTS = ("Tell me a story about a fox.", "Tell me a story about an owl and a kite.", "The sun was")
@@ -99,6 +101,34 @@ def test_a_cell_and_a_dot_say_what_they_are_and_a_click_goes_there(
     assert picture.tip(QPointF(where)).startswith(f"step {steps[place].step:,} · 1 token")
     qtbot.mouseClick(picture, Qt.MouseButton.LeftButton, pos=where)
     assert panel.scope.place == place
+
+
+def test_ranks_that_share_the_experts_out_have_their_part_of_the_grid(qtbot: QtBot, scope: Scope) -> None:
+    with Engine(ModelSpec("demo-moe", device="cpu", parallel=Parallel(2, experts=True)), threads=1) as engine:
+        engine.submit(PROMPTS[0], SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)).result(60)
+        trace = engine.trace
+    panel = ExpertsPanel(scope)
+    qtbot.addWidget(panel)
+    panel.resize(900, 460)
+    scope.show(trace)
+    scope.catch_up()
+    panel.catch_up()
+    panel.grab()
+    own = list(trace.steps)[panel._place]
+    sent = sent_by(own, trace)
+    share = sent[:, :4].sum() / sent.sum()
+    grid = panel.picture.grids[0]
+    assert [part[:2] for part in grid.parts] == [(0, 4), (4, 8)]
+    assert grid.parts[0][2] == f"rank 0 · {100 * share:.0f} %"
+    assert grid.area.top() > grid.box.top() + 2 * grid.face.height
+    factor = sum(max(row[:4].sum(), row[4:].sum()) for row in sent) / (sent.sum() / 2)
+    assert panel.summary.accessibleName().endswith(f"busiest rank of each layer × {factor:.2f} of an even share")
+    steps = StepHistory()
+    steps.take(trace.records)
+    ranks = StepStory(own, steps, panel._place, trace.origin or 0.0).ranks
+    assert [words.rpartition("; ")[2] for words in ranks.values()] == [
+        f"{words} of what goes to experts" for words in (percent(share), percent(1 - share))
+    ]
 
 
 @pytest.mark.parametrize(("width", "height", "plotted"), [(900, 460, True), (460, 460, True), (460, 200, False)])

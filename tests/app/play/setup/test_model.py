@@ -115,11 +115,14 @@ def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
     by_heads = [str(n) for n in (1, 2, 4, 8) if n in demo]
     assert offered() == [*by_heads, *(f"{n}:sp" for n in by_heads[1:]), "2:pp", "4:pp"]
     assert panel.devices.isEnabled()
+    assert model.item(panel.devices.findData("2:ep")).toolTip() == "This model has no experts to share out."
     assert "do not divide" in model.item(panel.devices.findData("8:sp")).toolTip()
     assert "a stage needs one" in model.item(panel.devices.findData("8:pp")).toolTip()
     panel.set_spec(ModelSpec(str(tmp_path / "gpt2"), device="cpu"))
     qtbot.waitUntil(lambda: offered() == ["1", "2:pp"], timeout=WAIT)
     assert "cannot split model type 'gpt2'" in model.item(1).toolTip()
+    panel.set_spec(ModelSpec("demo-moe", device="cpu"))
+    qtbot.waitUntil(lambda: "2:ep" in offered(), timeout=WAIT)
     panel.set_spec(ModelSpec("demo", "int8", device="cpu"))
     qtbot.waitUntil(lambda: "quantized" in panel.devices.toolTip(), timeout=WAIT)
     assert offered() == ["1"]

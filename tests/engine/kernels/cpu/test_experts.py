@@ -58,6 +58,13 @@ def test_experts_equal_torchs(dtype, hidden, columns, activation, threads) -> No
                 out.double(), expected_of(x, ids, weights, *plain, activation), rtol=DTYPES[dtype], atol=DTYPES[dtype]
             )
             assert tally.tolist() == [1 + int((ids == expert).sum()) for expert in range(experts)]
+            halves = [(0, 4), (4, 9)]  # of which each knows of all tokens, and computes for its own
+            parts = [ExpertWeights.of(*(one[begin:end] for one in plain), LargePages()) for begin, end in halves]
+            summed = sum(
+                part(x, ids, weights, activation, tally, begin).double() for part, (begin, _) in zip(parts, halves)
+            )
+            torch.testing.assert_close(summed, out.double(), rtol=DTYPES[dtype], atol=2 * DTYPES[dtype])
+            assert tally.tolist() == [1 + 3 * int((ids == expert).sum()) for expert in range(experts)]
             alone = packed(x[-1:], ids[-1:], weights[-1:], activation)
             assert torch.equal(alone, out[-1:]), "whatever rows are beside it"
             rounded = packed(x, ids, weights.to(torch.bfloat16), activation)
