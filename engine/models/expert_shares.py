@@ -3,6 +3,7 @@ of all tokens that are sent to them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.config.specs import InvalidInput
-from engine.models.routing import ALL, COUNTS_ITSELF, FIRST, holds_experts
+from engine.models.routing import ALL, COUNTS_ITSELF, FIRST, holds_experts, in_order
 from engine.parallel.split import Split
 
 
@@ -48,16 +49,22 @@ def hold_some(module: nn.Module, split: Split) -> None:
         setattr(part, FIRST, begin)
         setattr(part, ALL, split.experts)
         part.num_experts = end - begin
-        part.register_forward_pre_hook(partial(_told_here, begin, end), with_kwargs=True)
+        ordered = in_order(type(part).forward)
+        part.register_forward_pre_hook(partial(_told_here, begin, end, ordered), with_kwargs=True)
 
 
 def _told_here(
-    begin: int, end: int, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    begin: int,
+    end: int,
+    ordered: Callable[..., tuple[Any, ...]],
+    part: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Tells transformers' own code of the experts that are here: of tokens that are sent to others it computes one that
     is, by no weight. Kernels of ours know which they are."""
     if getattr(part, COUNTS_ITSELF, False):
         return None
-    x, ids, weights = (*args, *kwargs.values())
+    x, ids, weights = ordered(args, kwargs)
     here: Tensor = (ids >= begin) & (ids < end)
     return (x, (ids - begin).clamp(0, end - begin - 1), weights * here), {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,6 +93,18 @@ def first_expert(part: nn.Module) -> int:
 def all_experts(part: Any) -> int:
     """How many a layer has, of which a module may hold some."""
     return int(getattr(part, ALL, part.num_experts))
+
+
+def in_order(forward: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+    """What experts are given, tokens, where each goes and by which weights, in this order, however it is passed to
+    their `forward`."""
+    _, *names = list(inspect.signature(forward).parameters)[:4]
+
+    def ordered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        given = dict(zip(names, args)) | kwargs
+        return tuple(given[name] for name in names)
+
+    return ordered
 
 
 def holds_experts(path: str, part: nn.Module) -> bool:

@@ -13,7 +13,7 @@ from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.kernels.silu_mul import Activation
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.plain_weights import is_plain
-from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, tally_of
+from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, in_order, tally_of
 
 EXPERTS, ROUTER = "experts", "router"
 WEIGHTS = "gate_up_proj", "down_proj"  # what experts hold
@@ -117,14 +117,15 @@ def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
     activation = next(filter(right, (Activation.SILU, Activation.GELU_TANH, Activation.GELU)), None)
     if activation is None:
         raise LeftAlone("its experts compute something else")
-    use = Use()
+    use, ordered = Use(), in_order(own)
 
-    def forward(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        if not setting.serves(hidden_states):
-            return own(self, hidden_states, top_k_index, top_k_weights)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        x, ids, by = ordered(args, kwargs)
+        if not setting.serves(x):
+            return own(self, x, ids, by)
         use.served = True
-        given = hidden_states, top_k_index, top_k_weights, self.gate_up_proj, self.down_proj
-        return compute(*given, activation, *tally_of(self, len(hidden_states)), first=first, whole=whole)
+        given = x, ids, by, self.gate_up_proj, self.down_proj
+        return compute(*given, activation, *tally_of(self, len(x)), first=first, whole=whole)
 
     fused = subclass(part, forward, EXPERTS, use)
     setattr(fused.cls, COUNTS_ITSELF, True)
