@@ -49,6 +49,8 @@ def admission_words(admission: str) -> str:
             return tr("shortest job first")
         case "lpm":
             return tr("longest cached prefix first")
+        case "priority":
+            return tr("by priority")
     raise AssertionError(admission)
 
 

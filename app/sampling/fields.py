@@ -37,6 +37,7 @@ RULES = ("frequency_penalty", "presence_penalty", "min_tokens", "bad_words", "lo
 DRAWING = ("temperature", "top_p", "min_p", "top_k", "seed")
 IDLE_IN_BEAMS = (*DRAWING, "repetition_penalty", "n", *RULES)  # the model's own probabilities are weighed
 OF_BEAMS = ("length_penalty", "early_stopping")
+PRIORITY = tr("Who has the lowest number joins first, where requests are admitted by priority")
 ALTERNATIVES = tr("Record so many of the likeliest tokens beside each token that is given, with their probabilities")
 
 
@@ -58,6 +59,7 @@ def sampling_fields() -> list[Field]:
     endless = Switch("sampling_ignore_eos", tr("Ignore end of text"))
     alternatives = Number("sampling_logprobs", 0, MOST_ALTERNATIVES, 0, least=tr("off"))
     samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
+    priority = Number("sampling_priority", -100, 100, 0)
     beams = Number("sampling_beam_width", 1, MOST_SAMPLES, 1, least=tr("off"))
     penalty_of_length = SliderValue("sampling_length_penalty", tr("Length penalty"), -2, 4, 1)
     stopping = DropDown("sampling_early_stopping", ENDINGS, tr("When a beam search is over"))
@@ -79,6 +81,7 @@ def sampling_fields() -> list[Field]:
         Field("logit_bias", tr("Logit bias"), bias, BIAS, typed_bias, bias_as_typed),
         Field("ignore_eos", tr("Ignore EOS"), endless, ENDLESS),
         Field("logprobs", tr("Alternatives"), alternatives, ALTERNATIVES),
+        Field("priority", tr("Priority"), priority, PRIORITY),
         Field("n", tr("Samples"), samples, SAMPLES, modes=PAGED_MODES, idle=1),
         Field("beam_width", tr("Beams"), beams, BEAMS, modes=COLOCATED_MODES, idle=1),
         Field("length_penalty", tr("By length"), penalty_of_length, LENGTH_PENALTY, _rounded),

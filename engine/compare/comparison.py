@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -203,14 +203,35 @@ def compare(
     told[OTHERS] = list(map(tuple, others))
     rows = []
     for m, values in told.items():
-        if not any(values):
-            continue
-        base = median(values[0]) if values[0] and m is not OTHERS else 0.0
-        rows.append(MeasureRow(m, tuple(MeasureCell(v, median(v) / base if v and base else None) for v in values)))
+        if any(values):
+            rows.append(_row(m, values))
+        for name in ("ttft", "e2e"):
+            if m.key == f"{name}.p99":
+                rows += _of_classes(name, m, metrics)
     nothing = [""] * len(names)
     return Comparison(
         tuple(names), tuple(rows), tuple(errors or nothing), tuple(disturbances or nothing), tuple(outside)
     )
+
+
+def _row(m: Measure, values: Sequence[tuple[float, ...]]) -> MeasureRow:
+    base = median(values[0]) if values[0] and m is not OTHERS else 0.0
+    return MeasureRow(m, tuple(MeasureCell(v, median(v) / base if v and base else None) for v in values))
+
+
+def _of_classes(name: str, beside: Measure, metrics: Sequence[Sequence[Metrics]]) -> list[MeasureRow]:
+    """Where requests have several priorities, a row for each: the median of what `name` is of those requests."""
+    names = {each.priority: each.name for lane in metrics for one in lane for each in one.classes}
+    rows = []
+    for priority, title in sorted(names.items()):
+        of = [
+            tuple(getattr(each, name).p50 for one in lane for each in one.classes if each.priority == priority)
+            for lane in metrics
+        ]
+        formula = f"{beside.formula.split(' of ', 1)[-1]} of priority {priority}, the median"
+        key, words = f"{name}.p50.{priority}", f"{beside.name.rpartition(' ')[0]} p50, {title}"
+        rows.append(_row(replace(beside, key=key, name=words, formula=formula), of))
+    return rows
 
 
 def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:

@@ -32,8 +32,10 @@ ADMISSIONS = {
     "fcfs": "first come, first served",
     "sjf": "shortest job first: the fewest tokens, prompt and max_tokens together",
     "lpm": "longest prefix match first: the most tokens in the prefix cache",
+    "priority": "by priority: the request with the lowest number first",
 }
 MOST_SAMPLES = 64
+MOST_PRIORITY = 1_000_000
 QUANTIZATIONS = tuple(SCHEMES)
 SPECULATIONS = {
     "ngram": "what followed the same words before, in the prompt or the answer",
@@ -108,8 +110,9 @@ class EngineConfig:
     `draft`, which must share the vocabulary (None: the one that the model brings).
 
     `admission` says who of those that wait joins next: "fcfs", who came first; "sjf", who has the fewest tokens, prompt
-    and `max_tokens` together; "lpm" (with prefix caching), whose prompt has the longest beginning in the cache. With
-    the last two, one may wait for as long as others come.
+    and `max_tokens` together; "lpm" (with prefix caching), whose prompt has the longest beginning in the cache;
+    "priority", whose request has the lowest number of that name. With the last three, one may wait for as long as
+    others come.
 
     Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
     its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
@@ -158,9 +161,11 @@ class EngineConfig:
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
         one_of("admission", self.admission, ADMISSIONS)
-        prefixes = "looks for prompts in the prefix cache; switch prefix_caching on, or use fcfs or sjf"
+        prefixes = "looks for prompts in the prefix cache; switch prefix_caching on, or use fcfs, sjf or priority"
         if not self.paged:
-            prefixes = f"mode {self.mode!r} has no prefix cache; use fcfs or sjf, or one of {', '.join(PAGED_MODES)}"
+            prefixes = (
+                f"mode {self.mode!r} has no prefix cache; use fcfs, sjf or priority, or one of {', '.join(PAGED_MODES)}"
+            )
         check(self.admission != "lpm" or self.prefix_caching, "admission", self.admission, prefixes)
         one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
         whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
@@ -242,6 +247,8 @@ class SamplingParams:
     those before it, with that many alternatives: None for none of it, 0 for the tokens' own alone. Such a request reads
     no cached prefix.
 
+    Where `admission` asks for it, who has the lowest `priority` joins first, of those alike who came first.
+
     The output follows one grammar at most: `regex`, a regular expression for all of it; `choices`, texts of which it is
     one; or `json_schema` (a mapping, its text, or a pydantic model), kept as its text: then it is JSON on one line with
     the separators of `json.dumps`. Where max_tokens cut it off, the grammar is not complete.
@@ -270,6 +277,7 @@ class SamplingParams:
     choices: tuple[str, ...] = ()
     json_schema: str | None = None
     prompt_logprobs: int | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -293,6 +301,7 @@ class SamplingParams:
         if self.prompt_logprobs is not None:
             whole("prompt_logprobs", self.prompt_logprobs, 0, 20, "must be None (off), or a whole number from 0 to 20")
         whole("n", self.n, 1, MOST_SAMPLES)
+        whole("priority", self.priority, -MOST_PRIORITY, MOST_PRIORITY)
         self._check_rules()
         self._check_beams()
 

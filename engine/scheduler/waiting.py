@@ -24,8 +24,13 @@ class Waiting:
     def add(self, branches: Iterable[Branch]) -> None:
         for branch in branches:
             request = branch.request
-            # The most that its answer may have: how long it will be nobody knows.
-            rank = request.prompt_length + request.limit if self._admission == "sjf" else 0
+            match self._admission:
+                case "sjf":  # the most that its answer may have: how long it will be nobody knows
+                    rank = request.prompt_length + request.limit
+                case "priority":
+                    rank = request.params.priority
+                case _:
+                    rank = 0
             heapq.heappush(self._heap, (rank, next(self._numbers), branch))
 
     def put_back(self, branch: Branch) -> None:

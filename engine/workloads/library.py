@@ -26,6 +26,7 @@ SHIPPED = (
     "copying",
     "few-shot",
     "several-apps",
+    "two-classes",
 )
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (

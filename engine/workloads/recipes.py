@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
 from engine.config.files import read_file
-from engine.config.specs import Message, Prompt, SamplingParams
+from engine.config.specs import MOST_PRIORITY, Message, Prompt, SamplingParams
 from engine.workloads.chats import asked_again, told_stories, with_examples
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
 from engine.workloads.schemas import SCHEMAS, load_schema
@@ -25,7 +25,7 @@ _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat regex choices json_schema again examples".split()
+    "temperature chat regex choices json_schema again examples priority".split()
 )
 _GRAMMARS = ("regex", "choices", "json_schema")
 
@@ -38,7 +38,7 @@ class Group:
     with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. With
     `again` the prompt is an ask for a story, the story, and an ask for the same; the output is as long. `examples`: so
     many questions and answers of one kind, the same for all requests, stand before a question of that kind.
-    `grammar`: what their output is held to, by the name that SamplingParams have for it.
+    `priority` is each request's. `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
@@ -55,6 +55,7 @@ class Group:
     grammar: tuple[tuple[str, Any], ...] = ()
     again: bool = False
     examples: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ def _group(where: str, table: Any) -> Group:
         _grammar(where, table),
         again,
         examples,
+        whole(f"{where}.priority", table.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY),
     )
 
 
@@ -212,6 +214,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
     params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
+    params = params.with_(priority=group.priority)
     before, openings = system, asks(group.count, seed + index)
     if group.examples:
         before, openings = with_examples(system, group.examples, group.count, chance("examples"))

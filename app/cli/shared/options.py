@@ -211,6 +211,8 @@ def sampling_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; may be given several times")
     to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
     to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
+    first = "with --admission priority: the lowest number joins first (default: 0)"
+    to.add_argument("--priority", type=int, metavar="N", help=first)
     beams = "paged modes: search with so many beams, and answer with as many texts, best first"
     stopping = "true: as soon as as many texts as beams are finished; false; never: when none can become better"
     to.add_argument("--beams", dest="beam_width", type=int, metavar="N", help=beams)

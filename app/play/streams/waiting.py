@@ -18,6 +18,8 @@ def waiting_words(views: Collection[RequestView], header: Header | None, wanted:
     if header.config.admission == "sjf":
         most = header.model.context
         waiting.sort(key=lambda view: min(len(view.prompt_ids) + view.params.max_tokens, most))
+    elif header.config.admission == "priority":
+        waiting.sort(key=lambda view: view.params.priority)
     return {
         view.request: tr("in the queue, {count:,} before it", count=before) if before else tr("the next in the queue")
         for before, view in enumerate(waiting, away)

@@ -20,7 +20,10 @@ JOINING = ("continuous-padded", "continuous", "chunked")  # requests join at eve
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
 PREEMPTIONS = ((tr("recompute"), "recompute"), (tr("swap"), "swap"), (tr("whichever is quicker"), "auto"))
-SHORT_ADMISSIONS = ((tr("as they came"), "fcfs"), (tr("shortest first"), "sjf"), (tr("longest prefix first"), "lpm"))
+SHORT_ADMISSIONS = (
+    *((tr("as they came"), "fcfs"), (tr("shortest first"), "sjf")),
+    *((tr("longest prefix first"), "lpm"), (tr("by priority"), "priority")),
+)
 DELIVERY = ((tr("as it comes"), "stream"), (tr("when the batch is done"), "batch"))
 PRECISIONS = ((tr("the model's"), "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024

@@ -14,7 +14,7 @@ LONGEST_LINE = 4 << 20  # bytes of one event
 LONGEST_ERROR = 64 << 10
 TIMEOUT = httpx2.Timeout(600.0, connect=10.0)
 AS_THEY_ARE = (
-    "top_k min_p repetition_penalty frequency_penalty presence_penalty min_tokens n seed ignore_eos"
+    "top_k min_p repetition_penalty frequency_penalty presence_penalty min_tokens n seed ignore_eos priority"
 ).split()  # fields of `SamplingParams` that servers know by these names; sent where they are not the default
 CLOSED = httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError
 """What comes of a kept connection that the server has closed meanwhile: the request is sent again, once."""

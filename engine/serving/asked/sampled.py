@@ -14,7 +14,8 @@ from engine.serving.errors import refused
 MOST_STOPS = 16
 MOST_BIASES = 1024
 SAME = (
-    "n temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty seed ignore_eos min_tokens"
+    "n temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty seed ignore_eos min_tokens "
+    "priority"
 ).split()  # fields that `SamplingParams` has by these names
 
 
@@ -42,6 +43,7 @@ class Sampled(Asked):
     stop: tuple[str, ...] | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
+    priority: int | None = None
     response_format: OutputFormat | None = None
 
     @field_validator("stop", mode="before")

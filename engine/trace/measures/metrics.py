@@ -86,7 +86,8 @@ class Metrics:
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
-    `expert_imbalance` where no ranks share experts out. `goodput` and
+    `expert_imbalance` where no ranks share experts out. `classes` are the requests by their priority, where these
+    differ. `goodput` and
     `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of which clients see
     what requests did; everything else is not known, and 0.
     """
@@ -135,9 +136,25 @@ class Metrics:
     activated_experts: float | None = None
     expert_imbalance: float | None = None
     outside: bool = False
+    classes: tuple[PriorityClass, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """The `requests` of one priority, with the `label` that all of them have, or ""."""
+
+    priority: int
+    label: str
+    requests: int
+    ttft: Spread
+    e2e: Spread
+
+    @property
+    def name(self) -> str:
+        return self.label or f"priority {self.priority}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +272,21 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         activated_experts=_activated_experts(steps),
         expert_imbalance=_expert_imbalance(header, steps),
         outside=header is not None and bool(header.outside),
+        classes=_classes(log.submitted, times),
     )
+
+
+def _classes(submitted: Sequence[Submitted], times: Timings) -> tuple[PriorityClass, ...]:
+    """Of more priorities than one, the lowest number first."""
+    told = {record.request: record for record in submitted}
+    each = np.array([told[request].params.priority for request in times.request.tolist()], np.int64)
+    found = []
+    for priority in np.unique(each).tolist():
+        chosen = each == priority
+        labels = {told[request].label for request in times.request[chosen].tolist()}
+        spreads = (Spread.of(values[chosen & np.isfinite(values)]) for values in (times.ttft, times.e2e))
+        found.append(PriorityClass(priority, labels.pop() if len(labels) == 1 else "", int(chosen.sum()), *spreads))
+    return tuple(found) if len(found) > 1 else ()
 
 
 def _activated_experts(steps: Sequence[Step]) -> float | None:

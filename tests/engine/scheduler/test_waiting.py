@@ -52,6 +52,16 @@ def test_the_next_is_who_came_first_or_is_shortest_and_whoever_ran_before_preced
     assert order(waiting) == [number for number in ran if number in left] + fresh
 
 
+@given(st.lists(st.integers(-3, 3), max_size=12))
+def test_the_next_has_the_lowest_priority_of_those_alike_who_came_first(priorities: list[int]) -> None:
+    waiting = Waiting("priority", BlockPool(8, SIZE))
+    for own, priority in zip(branches(*[(5, 9)] * len(priorities)), priorities):
+        request = own[0].request
+        request.params = request.params.with_(priority=priority)
+        waiting.add(own)
+    assert order(waiting) == sorted(range(len(priorities)), key=priorities.__getitem__)
+
+
 @pytest.mark.parametrize("admission", ADMISSIONS)
 def test_a_request_is_not_torn_apart(admission: str) -> None:
     """A beam search's branches are admitted together, and more wait than are looked at once."""
@@ -151,7 +161,7 @@ def test_a_prefix_that_is_cached_is_used_before_it_is_gone() -> None:
 def test_to_look_for_prefixes_needs_their_cache() -> None:
     with pytest.raises(InvalidInput, match=r"admission='lpm': .*switch prefix_caching on"):
         EngineConfig(admission="lpm")
-    with pytest.raises(InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs or sjf"):
+    with pytest.raises(InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs, sjf or priority"):
         EngineConfig("static", admission="lpm")
     with pytest.raises(InvalidInput, match=r"admission='lifo': must be one of fcfs, sjf, lpm"):
         EngineConfig(admission="lifo")

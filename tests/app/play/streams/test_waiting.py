@@ -1,6 +1,7 @@
 """How many are before a request that waits, beside who the engine's scheduler takes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -20,10 +21,12 @@ def shown(trace: Trace, moment: float) -> list[RequestView]:
     return [view for view in views if view is not None]
 
 
-@pytest.mark.parametrize("admission", ["fcfs", "sjf"])
+@pytest.mark.parametrize("admission", ["fcfs", "sjf", "priority"])
 @pytest.mark.parametrize("mode", ["continuous", "static"])
 def test_who_has_fewest_before_it_is_the_next_to_run(engine: Engine, mode: str, admission: str) -> None:
     workload = load_workload("mixed-lengths", count=12)
+    arrivals = (replace(a, params=a.params.with_(priority=i % 3)) for i, a in enumerate(workload.arrivals))
+    workload = replace(workload, arrivals=tuple(arrivals))
     trace = engine.run(workload, EngineConfig(mode, 2, admission=admission)).result(60)
     started = dict.fromkeys(int(request) for step in trace.steps for request in step.request)
     order = {request: place for place, request in enumerate(started)}
