@@ -1,6 +1,6 @@
 """The result of a race: a row a measure, a column a lane, each beside its ratio to the first."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import floor, log10
 
 from PySide6.QtCore import QRectF, Qt, Signal
@@ -25,6 +25,7 @@ FEW = """
     output_throughput goodput ttft.p95 itl.p99 e2e.p50 longest_stall wasted_row_share padding_share kv.waste
     reused_tokens
 """.split()
+OF_PRIORITY = "ttft.p50."
 LINE = 22
 LONGEST_NAME = 168  # pixels of the design that a lane's name may take; more is elided
 LEAST, BESIDE = 320, 760  # pixels of the design: the narrowest it is, and the widest where charts stand beside it
@@ -43,7 +44,7 @@ class ResultModel(ColumnModel[MeasureRow]):
         rows = comparison.rows
         if few:
             found = {row.measure.key: row for row in rows if any(cell.value for cell in row.cells)}
-            rows = tuple(found[key] for key in FEW if key in found)
+            rows = tuple(found[key] for key in _first(found))
         self.show_rows(rows, [name, *(_lane_column(i, *each) for i, each in enumerate(zip(names, tips, strict=True)))])
 
     def tip(self, row: MeasureRow, column: int) -> str:
@@ -56,6 +57,12 @@ class ResultModel(ColumnModel[MeasureRow]):
         if role == Role.ForegroundRole and orientation is ACROSS and section:
             return lane_color(section - 1)
         return super().headerData(section, orientation, role)
+
+
+def _first(keys: Collection[str]) -> list[str]:
+    """Those that people look at first: of requests of several priorities what those of each waited too."""
+    waits = [key for key in keys if key.startswith(OF_PRIORITY)]
+    return [each for key in FEW if key in keys for each in ([key, *waits] if key == "ttft.p95" else [key])]
 
 
 def _lane_column(lane: int, name: str, tip: str) -> Column[MeasureRow]:

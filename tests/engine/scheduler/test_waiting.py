@@ -161,7 +161,9 @@ def test_a_prefix_that_is_cached_is_used_before_it_is_gone() -> None:
 def test_to_look_for_prefixes_needs_their_cache() -> None:
     with pytest.raises(InvalidInput, match=r"admission='lpm': .*switch prefix_caching on"):
         EngineConfig(admission="lpm")
-    with pytest.raises(InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs, sjf or priority"):
+    with pytest.raises(
+        InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs, sjf or priority"
+    ):
         EngineConfig("static", admission="lpm")
     with pytest.raises(InvalidInput, match=r"admission='lifo': must be one of fcfs, sjf, lpm"):
         EngineConfig(admission="lifo")
