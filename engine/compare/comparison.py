@@ -205,9 +205,8 @@ def compare(
     for m, values in told.items():
         if any(values):
             rows.append(_row(m, values))
-        for name in ("ttft", "e2e"):
-            if m.key == f"{name}.p99":
-                rows += _of_classes(name, m, metrics)
+        if m.key in ("ttft.p99", "e2e.p99"):
+            rows += _of_classes(m.key.removesuffix(".p99"), m, metrics)
     nothing = [""] * len(names)
     return Comparison(
         tuple(names), tuple(rows), tuple(errors or nothing), tuple(disturbances or nothing), tuple(outside)

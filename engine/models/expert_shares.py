@@ -9,27 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from engine.config.specs import InvalidInput
 from engine.models.routing import ALL, COUNTS_ITSELF, FIRST, holds_experts, in_order
 from engine.parallel.split import Split
-
-
-def expert_class(cls: type[PreTrainedModel], split: Split) -> type[PreTrainedModel]:
-    """The architecture's class, whose modules have this rank's experts alone from the beginning; `settle` makes them
-    plain again."""
-
-    def __init__(self: Any, config: Any, *args: Any, **given: Any) -> None:
-        cls.__init__(self, config, *args, **given)
-        hold_some(self, split)
-
-    return type(cls.__name__, (cls,), {"__init__": __init__, "__module__": cls.__module__})
-
-
-def settle(module: PreTrainedModel) -> None:
-    """After its weights are read: it is one of its architecture's class again."""
-    module.__class__ = type(module).__bases__[0]
 
 
 def hold_some(module: nn.Module, split: Split) -> None:

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -33,9 +34,9 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.memory.allocator import ran_out
 from engine.models.card import no_room
 from engine.models.config import first_line
-from engine.models.expert_shares import expert_class
-from engine.models.expert_shares import settle as settle_experts
+from engine.models.expert_shares import hold_some
 from engine.models.plain_weights import is_plain
+from engine.parallel.altered_class import altered, plain_again
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
 from engine.parallel.shards import read_shards
@@ -97,7 +98,7 @@ def read_weights(
             if not placed and device.type != "cpu":
                 module.to(device)
             if of_experts(cut):
-                settle_experts(module)
+                plain_again(module)
             if isinstance(cut, Pipeline):
                 settle_stage(module, cut.stage)
                 loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if cut.stage.held_as(str(key))]
@@ -129,7 +130,9 @@ def _loader(
         read = read_stage(weight_files(folder), cut.stage, lambda _: before())
         return stage_class(module_class(config), cut.stage, cut.passage), None, {"state_dict": read}
     shards, cls = read_shards(weight_files(folder), cut, lambda _: before()), module_class(config)
-    return expert_class(cls, cut) if of_experts(cut) else cls, None, {"state_dict": shards}
+    if of_experts(cut):
+        cls = altered(cls, partial(hold_some, split=cut))
+    return cls, None, {"state_dict": shards}
 
 
 def of_experts(cut: Cut | Pipeline | None) -> TypeGuard[Split]:

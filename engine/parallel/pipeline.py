@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from engine.config.parallel import Parallel
 from engine.config.specs import InvalidInput
+from engine.parallel.altered_class import altered, plain_again
 from engine.parallel.board import Board
 from engine.parallel.channel import Channel, lane_bytes
 from engine.parallel.group import Ranked
@@ -183,14 +184,8 @@ def shortened(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def stage_class(cls: type[PreTrainedModel], stage: Stage, passage: Passage) -> type[PreTrainedModel]:
-    """The architecture's class, whose modules have this stage's parts alone from the beginning; `settle` makes them
-    plain again."""
-
-    def __init__(self: Any, config: PreTrainedConfig, *args: Any, **given: Any) -> None:
-        cls.__init__(self, config, *args, **given)
-        cut(self, stage, passage)
-
-    return type(cls.__name__, (cls,), {"__init__": __init__, "__module__": cls.__module__})
+    """The architecture's class, whose modules have this stage's parts alone; `settle` makes them plain again."""
+    return altered(cls, lambda module: cut(module, stage, passage))
 
 
 def cut(module: PreTrainedModel, stage: Stage, passage: Passage) -> None:
@@ -213,7 +208,7 @@ def cut(module: PreTrainedModel, stage: Stage, passage: Passage) -> None:
 
 def settle(module: PreTrainedModel, stage: Stage) -> None:
     """After its weights are read: it is one of its architecture's class again, and its parts know its dtype."""
-    module.__class__ = type(module).__bases__[0]
+    plain_again(module)
     if not stage.first:
         blank: Any = module.get_submodule(stage.anatomy.embedding)
         blank.dtype = module.dtype

@@ -10,17 +10,9 @@ from engine.trace.expert_load import imbalance, rank_loads
 from engine.trace.index import FiledLog, IndexFolder, forget_index
 from engine.trace.log import Log, time_of
 from engine.trace.measures.formulas import MEASURES, Measure, formulas, ratio_text
-from engine.trace.measures.metrics import (
-    KvShares,
-    Metrics,
-    RequestMetrics,
-    Spread,
-    Timings,
-    measure,
-    request_metrics,
-    timings,
-)
+from engine.trace.measures.metrics import KvShares, Metrics, RequestMetrics, Timings, measure, request_metrics, timings
 from engine.trace.measures.slo import Slo
+from engine.trace.measures.spread import Spread
 from engine.trace.peak import busiest
 from engine.trace.presence import Presence
 from engine.trace.records import (

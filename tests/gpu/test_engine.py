@@ -131,7 +131,7 @@ def test_in_float32_tokens_are_those_of_transformers(
             tokens, trace = said(engine, config, [GREEDY])
             assert tokens == expected, words
             assert trace.header.depth == config.depth
-            if name != "gpt-oss":  # its experts may wait for the GPU
+            if name != "gpt-oss":  # whose experts may wait for the GPU
                 assert_graphs(trace, captured=True)
             reused = sum(int(step.reused.sum()) for step in trace.steps)
             assert (reused > 0) == config.prefix_caching, words
@@ -156,7 +156,7 @@ def test_in_bfloat16_logits_are_as_near_to_float32_as_transformers_own(
     for prompt, completion, of_theirs, right in zip(prompts(), completions, theirs, exact):
         chosen = slice(len(prompt) - 1, len(prompt) - 1 + NEW)
         own, of_theirs = errors(ours[completion.request], right[chosen]), errors(of_theirs[chosen], right[chosen])
-        if name == "gpt-oss":  # rounding may send a token to other experts, ours or theirs
+        if name in ("gpt-oss", "qwen3 moe"):  # rounding may send a token to other experts, ours or theirs
             own, of_theirs = own.sort().values[: NEW // 2], of_theirs.sort().values[: NEW // 2]
         assert own.mean() < 1.5 * of_theirs.mean() + 2e-3
         assert own.mean() < 0.1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from engine.bench.serving.client import Asked, Heard
 from engine.bench.serving.clients import Clients, clients
 from engine.bench.serving.servers import KINDS, OURS, Kind, Room, Served, serving
-from engine.trace.measures.metrics import Spread
+from engine.trace.measures.spread import Spread
 from engine.workloads import expand_template
 
 STREAMS, TOKENS = 64, 80

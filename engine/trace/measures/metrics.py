@@ -13,29 +13,13 @@ import numpy as np
 
 from engine.trace.expert_load import imbalance, rank_loads
 from engine.trace.measures.draft_speedup import draft_speedup
+from engine.trace.measures.priority_class import PriorityClass, priority_classes
 from engine.trace.measures.slo import Slo
+from engine.trace.measures.spread import Spread
 from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
 from engine.trace.trace import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and percentiles of a sample; all zero when it is empty."""
-
-    mean: float = 0.0
-    p50: float = 0.0
-    p95: float = 0.0
-    p99: float = 0.0
-
-    @classmethod
-    def of(cls, values: Iterable[float] | Array) -> Spread:
-        sample = values if isinstance(values, np.ndarray) else np.fromiter(values, float)
-        if not len(sample):
-            return cls()
-        p50, p95, p99 = np.percentile(sample, (50, 95, 99))
-        return cls(float(sample.mean()), float(p50), float(p95), float(p99))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +71,8 @@ class Metrics:
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
     `expert_imbalance` where no ranks share experts out. `classes` are the requests by their priority, where these
-    differ. `goodput` and
-    `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of which clients see
-    what requests did; everything else is not known, and 0.
+    differ. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of
+    which clients see what requests did; everything else is not known, and 0.
     """
 
     requests: int
@@ -140,21 +123,6 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityClass:
-    """The `requests` of one priority, with the `label` that all of them have, or ""."""
-
-    priority: int
-    label: str
-    requests: int
-    ttft: Spread
-    e2e: Spread
-
-    @property
-    def name(self) -> str:
-        return self.label or f"priority {self.priority}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,21 +240,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         activated_experts=_activated_experts(steps),
         expert_imbalance=_expert_imbalance(header, steps),
         outside=header is not None and bool(header.outside),
-        classes=_classes(log.submitted, times),
+        classes=priority_classes(log.submitted, times.request, times.ttft, times.e2e),
     )
-
-
-def _classes(submitted: Sequence[Submitted], times: Timings) -> tuple[PriorityClass, ...]:
-    """Of more priorities than one, the lowest number first."""
-    told = {record.request: record for record in submitted}
-    each = np.array([told[request].params.priority for request in times.request.tolist()], np.int64)
-    found = []
-    for priority in np.unique(each).tolist():
-        chosen = each == priority
-        labels = {told[request].label for request in times.request[chosen].tolist()}
-        spreads = (Spread.of(values[chosen & np.isfinite(values)]) for values in (times.ttft, times.e2e))
-        found.append(PriorityClass(priority, labels.pop() if len(labels) == 1 else "", int(chosen.sum()), *spreads))
-    return tuple(found) if len(found) > 1 else ()
 
 
 def _activated_experts(steps: Sequence[Step]) -> float | None:

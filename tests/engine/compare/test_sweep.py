@@ -11,8 +11,9 @@ import pytest
 from engine import Engine, InvalidInput, SamplingParams, parse_lanes
 from engine.compare import LaneFailed, LaneStarted
 from engine.compare.sweep import Sweep, SweepEvent, SweepFinished, SweepOutcome, SweepResult, knee, sizes_up_to
-from engine.trace.measures.metrics import Spread, measure
+from engine.trace.measures.metrics import measure
 from engine.trace.measures.slo import Slo
+from engine.trace.measures.spread import Spread
 from engine.workloads import demo_workload
 from tests.engine.compare.test_race import Lender
 from tests.engine.trace.hand_made import static_batch

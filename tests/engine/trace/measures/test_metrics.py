@@ -9,8 +9,9 @@ import pytest
 from engine.compare.comparison import table
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.trace.measures.formulas import MEASURES, formulas, ratio_text
-from engine.trace.measures.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
+from engine.trace.measures.metrics import KvShares, Metrics, RequestMetrics, measure, request_metrics, timings
 from engine.trace.measures.slo import Slo
+from engine.trace.measures.spread import Spread
 from engine.trace.records import Ended, FinishReason
 from engine.trace.requests import State
 from engine.trace.trace import Trace
