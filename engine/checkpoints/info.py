@@ -44,8 +44,9 @@ class ModelInfo:
     (inputs, outputs) of the linear layers that a quantization at load converts, or that an AWQ checkpoint holds packed;
     `kv_values` are the elements of a token's keys and values in all layers, `kv_vectors` how many heads they are of,
     and `kv_layers` how many layers keep some: others read theirs.
-    `others` the elements of all other weights, `experts` those of `others` in a mixture's experts, `layer_experts` of a
-    layer, of which a token is sent to the share `asked`. `dtype` is that of most weights as stored (of an AWQ
+    `others` the elements of all other weights, `experts` those of `others` in a mixture's experts, `expert_matrices`
+    what these are where they can be quantized, (inputs, outputs, how many), `layer_experts` how many a layer has, of
+    which a token is sent to the share `asked`. `dtype` is that of most weights as stored (of an AWQ
     checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token goes through in a layer. `window`:
     tokens that its sliding-window layers see, 0 where there are none. `tensors` maps names to (elements, bytes) as
     stored. `kv_heads_stored`: key and value heads of the checkpoint, where each is to be held several times, which all
@@ -72,6 +73,7 @@ class ModelInfo:
     others: int = 0
     kv_values: int = 0
     experts: int = 0
+    expert_matrices: tuple[tuple[int, int, int], ...] = ()
     layer_experts: int = 0
     asked: float = 1.0
     mlp: int = 0
@@ -172,6 +174,7 @@ def inspect_parts(
         others=weights.others,
         kv_values=vectors * head_dim + full_vectors * some("global_head_dim"),
         experts=weights.experts,
+        expert_matrices=weights.expert_matrices,
         layer_experts=some(*EXPERTS),
         asked=min(1.0, some(*ACTIVE) / some(*EXPERTS)) if some(*EXPERTS) and some(*ACTIVE) else 1.0,
         mlp=wide,

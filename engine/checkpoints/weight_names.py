@@ -2,11 +2,12 @@
 in fewer bits, and all that stays as it is. No torch.
 
 It follows what transformers' bitsandbytes and torchao loaders convert: every `nn.Linear` (bitsandbytes GPT-2's Conv1D
-too) but the output layer. Experts of a mixture are one three-dimensional parameter once loaded, and most routers are
-bare parameters: both stay.
+too) but the output layer. Experts of a mixture are one three-dimensional parameter once loaded, which a quantization of
+ours converts where it holds a matrix of each expert and nothing else; most routers are bare parameters, and stay.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -28,11 +29,13 @@ _PACKED = ("qweight", "qzeros", "scales", "g_idx")
 @dataclass(frozen=True, slots=True)
 class Weights:
     """`linears`: (inputs, outputs) of each linear layer that can be quantized, or that is in an AWQ checkpoint.
-    `others`: elements of all other parameters; `experts`: those of them that belong to a mixture's experts."""
+    `others`: elements of all other parameters; `experts`: those of them that belong to a mixture's experts, and
+    `expert_matrices` what these are where they can be quantized: (inputs, outputs, how many)."""
 
     linears: tuple[tuple[int, int], ...]
     others: int
     experts: int
+    expert_matrices: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -45,6 +48,7 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
     those that are packed; 0 for a plain one. Raises InvalidInput where a packed one is no matrix."""
     linears: list[tuple[int, int]] = []
     others = experts = 0
+    of_experts: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")
         if _is_buffer(name, shape) or (tied and leaf == "weight" and _is_head(module)):
@@ -61,7 +65,8 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
             others += prod(shape)
             if _EXPERT.search(name):
                 experts += prod(shape)
-    return Weights(tuple(linears), others, experts)
+                of_experts[name] = shape
+    return Weights(tuple(linears), others, experts, () if bits else _matrices(of_experts))
 
 
 def is_linear(name: str, shape: tuple[int, ...]) -> bool:
@@ -70,6 +75,20 @@ def is_linear(name: str, shape: tuple[int, ...]) -> bool:
     if leaf != "weight" or len(shape) != 2 or _is_head(module):
         return False
     return not any(pattern.search(module) for pattern in (_EXPERT, _ROUTER, _EMBEDDING, _NOT_LINEAR))
+
+
+def _matrices(shapes: Shapes) -> tuple[tuple[int, int, int], ...]:
+    """(inputs, outputs, how many) of experts that are matrices, or all of a layer in one tensor, gates above what they
+    gate; of other layouts, and of experts with biases, none."""
+    if all(len(shape) == 2 and name.endswith(".weight") for name, shape in shapes.items()):
+        return tuple((inputs, outputs, count) for (outputs, inputs), count in Counter(shapes.values()).items())
+    kinds = {(name.rpartition(".")[2], shape) for name, shape in shapes.items()}
+    if sorted(leaf for leaf, _ in kinds) != ["down_proj", "gate_up_proj"] or any(len(shape) != 3 for _, shape in kinds):
+        return ()
+    (_, (experts, hidden, columns)), (_, gate_up) = sorted(kinds)
+    layers = len(shapes) // 2
+    ours = gate_up == (experts, 2 * columns, hidden)
+    return ((columns, hidden, layers * experts), (hidden, 2 * columns, layers * experts)) if ours else ()
 
 
 def _is_head(module: str) -> bool:

@@ -15,7 +15,7 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.kernels.cpu.compiler import compiles_here
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
 from engine.memory.splitting import rank_counts, why_whole
-from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes
+from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes, quantizes_experts
 
 USUAL = EngineConfig()
 
@@ -152,7 +152,7 @@ def _fit(
     if held_as == "awq":
         told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""
         note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind))))
-    elif info.experts and name != "none":
+    elif info.experts and name != "none" and not quantizes_experts(info, name):
         share = info.experts / max(info.parameters, 1)
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
     kv_token = info.kv_token_bytes(kind, kv_dtype)

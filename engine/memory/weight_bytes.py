@@ -3,7 +3,7 @@
 from math import ceil
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.config.schemes import BLOCK, DOUBLE_BLOCK, quantized_bytes
+from engine.config.schemes import BLOCK, DOUBLE_BLOCK, SCHEMES, quantized_bytes
 from engine.kernels.cpu.coding import Coding
 from engine.kernels.cpu.compiler import compiles_here
 
@@ -24,10 +24,27 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
         linears = sum(_coded_bytes(quantization, inputs, outputs, dtype) for inputs, outputs in info.linears)
     else:
         linears = quantized_bytes(quantization, info.linears, item)
+    others = (info.others - info.experts) * item + expert_bytes(info, quantization, dtype)
     packed = _multiplies(dtype) or dtype == "float32"
     if kind == "cpu" and packed and info.tied:  # laid out to be multiplied, the output layer is a copy
         linears += info.vocabulary * info.hidden * item
-    return linears + info.others * item
+    return linears + others
+
+
+def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:
+    """Bytes of a mixture's experts, on whatever device; `dtype` is theirs where they are not quantized."""
+    quantized = quantizes_experts(info, quantization)
+    matrices = info.expert_matrices if quantized else ()
+    coded = sum(count * code_bytes(quantization, inputs, outputs) for inputs, outputs, count in matrices)
+    return coded if quantized else info.experts * TORCH_BYTES[dtype]
+
+
+def quantizes_experts(info: ModelInfo, quantization: str) -> bool:
+    """Whether a mixture's experts are held in fewer bits too: `engine.models.quantization.experts_loader` has the
+    rule."""
+    each = BLOCK if quantization.startswith("nf4") else Coding.BYTES.word
+    matrices = info.expert_matrices if SCHEMES[quantization].made == "at load" else ()
+    return bool(matrices) and not any(inputs % each for inputs, _, _ in matrices)
 
 
 def group_of(info: ModelInfo) -> int:
@@ -58,15 +75,18 @@ def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> in
     stored = quantized_bytes(quantization, [(inputs, outputs)], TORCH_BYTES[dtype])
     if not _multiplies(dtype) or inputs % (BLOCK if quantization.startswith("nf4") else Coding.BYTES.word):
         return stored
+    return stored if quantization == "none" else code_bytes(quantization, inputs, outputs)
+
+
+def code_bytes(quantization: str, inputs: int, outputs: int) -> int:
+    """Bytes of a weight as `engine.kernels.cpu.codes` has it."""
     weights = inputs * outputs
     match quantization:
         case "nf4":
             return weights // 2 + 4 * weights // BLOCK
         case "nf4-double":
             return weights // 2 + weights // BLOCK + 8 * ceil(weights / BLOCK / DOUBLE_BLOCK) + 4 * outputs
-        case "torchao-int8":
-            return weights + 4 * outputs
-    return stored
+    return weights + 4 * outputs
 
 
 def _multiplies(dtype: str) -> bool:

@@ -7,18 +7,22 @@ be recorded. Each module is proved against the one whose place it takes, on nois
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
+from engine.kernels.cpu.codes import multiplies
 from engine.kernels.cpu.experts import GATES, MOST, ExpertWeights, route
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
+from engine.models.expert_weights import held, held_by_experts
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.mixtures import drawn, held, held_by_experts, kind_of_router, near, told
+from engine.models.fusion.mixtures import drawn, kind_of_router, near, told
 from engine.models.fusion.parts import Setting
+from engine.models.quantization.coded_experts import CodedExperts
 from engine.models.routing import all_experts, first_expert, holds_experts
 
 EXPERTS, ROUTERS = "experts", ("gate", "router")  # what a layer calls them
@@ -37,7 +41,7 @@ class PackedExperts(nn.Module):
 
     def extra_weights(self) -> dict[str, Tensor]:
         """What is no parameter."""
-        return {"packed_gate_up": self.weights.gate_up, "packed_down": self.weights.down}
+        return self.weights.held
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         return self.weights(hidden_states, top_k_index, top_k_weights, self.activation, self._tally, self.first_expert)
@@ -87,18 +91,38 @@ def _computes(weights: Sequence[Tensor]) -> bool:
 
 
 def _experts(part: nn.Module, room: LargePages) -> PackedExperts | None:
-    held_there = held_by_experts(part)
-    if held_there is None or not _computes(held_there):
+    make = _coded(part) if isinstance(part, CodedExperts) else _plain(part)
+    if make is None:
         return None
-    gate_up, down = held_there
-    experts, hidden, _ = down.shape
-    given = drawn(Setting(down.dtype, down.device), hidden, experts, first=first_expert(part))
+    experts, hidden, dtype, pack = make
+    given = drawn(Setting(dtype, torch.device("cpu")), hidden, experts, first=first_expert(part))
     expected = told(part, *given)
     if not isinstance(expected, Tensor):
         return None
-    weights = ExpertWeights.of(gate_up, down, room)
+    weights = pack(room)
     made = (PackedExperts(weights, activation, part) for activation in GATES)
     return next((one for one in made if near(one(*given), expected)), None)
+
+
+Packing = tuple[int, int, torch.dtype, Callable[[LargePages], ExpertWeights]]  # experts, hidden, and how they are laid
+
+
+def _plain(part: nn.Module) -> Packing | None:
+    weights = held_by_experts(part)
+    if weights is None or not _computes(weights):
+        return None
+    experts, hidden, _ = weights[1].shape
+    return experts, hidden, weights[1].dtype, partial(ExpertWeights.of, *weights)
+
+
+def _coded(part: CodedExperts) -> Packing | None:
+    codes, dtype = (part.gate_up, part.down), part.dtype
+    kernels = kernels_for("cpu", dtype)
+    if kernels is None or kernels.on_gpu or any(one.codes.device.type != "cpu" for one in codes):
+        return None
+    if not all(multiplies(one.coding, one.inputs, one.group, dtype) for one in codes):
+        return None
+    return part.num_experts, part.hidden, dtype, partial(ExpertWeights.of_codes, *codes, part.num_experts)
 
 
 def _router(part: nn.Module) -> CompiledRouter | None:

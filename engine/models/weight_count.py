@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.checkpoints.info import ACTIVE, EXPERTS
+from engine.models.quantization.coded_experts import CodedExperts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ def count_weights(module: PreTrainedModel) -> WeightCount:
             if part is not head:
                 body, stored = body + matrix, stored + held
                 expert += matrix if "experts" in path.split(".") else 0
+        if isinstance(part, CodedExperts):
+            total, body, expert = (count + part.matrix for count in (total, body, expert))
+            stored += _bytes(tensor for _, tensor in _weights(part))
         for name, parameter in part.named_parameters(recurse=False):
             if id(parameter) in seen:
                 continue

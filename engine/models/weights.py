@@ -36,6 +36,7 @@ from engine.models.card import no_room
 from engine.models.config import first_line
 from engine.models.expert_shares import hold_some
 from engine.models.plain_weights import is_plain
+from engine.models.quantization import coded_experts
 from engine.parallel.altered_class import altered, plain_again
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
@@ -155,14 +156,19 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
         case "torchao-int8":
             from torchao.quantization import Int8WeightOnlyConfig
 
-            return {"config": config, "quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
-    from engine.models.quantization.bitsandbytes import bits_config
+            given = TorchAoConfig(Int8WeightOnlyConfig())
+        case _:
+            from engine.models.quantization.bitsandbytes import bits_config
 
-    return {"config": config, "quantization_config": bits_config(quantization, dtype)}
+            given = bits_config(quantization, dtype)
+    from engine.models.quantization.experts_loader import with_experts
+
+    return {"config": config, "quantization_config": with_experts(given)}
 
 
 def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, before: Callable[[], None]) -> None:
     """Lays the weights out as they are computed with; `before` is called before each layer."""
+    coded_experts.settle(module, dtype, before)
     match quantization:
         case "awq":
             from engine.models.quantization.awq_linear import make_ready
@@ -239,7 +245,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def _own_memory() -> Iterator[None]:
-    """Has transformers take memory tensor by tensor, and tell where it does not suffice.
+    """Has transformers take memory tensor by tensor, and tell where it does not suffice, or a weight is no number.
 
     Of weights for a GPU it takes all memory at once beforehand; in that one segment those that are joined later leave
     holes, 7 to 14 % of a model, which can never be given back. What a conversion raises (a quantizer's, or experts that
@@ -269,16 +275,16 @@ def _replaced(module: Any, name: str, by: Callable[[Any], Any]) -> Iterator[None
 def _telling(own: Callable[..., Any]) -> Callable[..., Any]:
     @contextmanager
     def noted(*args: Any, **kwargs: Any) -> Iterator[None]:
-        short = None
+        meant = None
         with own(*args, **kwargs):
             try:
                 yield
-            except (MemoryError, RuntimeError) as error:
-                if not (ran_out(error) or isinstance(error, torch.AcceleratorError)):
+            except (MemoryError, RuntimeError, InvalidInput) as error:
+                if not (ran_out(error) or isinstance(error, (torch.AcceleratorError, InvalidInput))):
                     raise
-                short = error
-        if short is not None:
-            raise short
+                meant = error
+        if meant is not None:
+            raise meant
 
     return noted
 

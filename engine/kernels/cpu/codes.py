@@ -76,9 +76,30 @@ class Codes:
         assert self.fine is not None
         assert self.coarse is not None
         assert self.first is not None
-        at = self.first[:, None] + torch.arange(self.scales.shape[1])
+        at = self.first[:, None] + torch.arange(self.scales.shape[1], device=self.scales.device)
         times, plus = self.coarse[at // SHARED].unbind(-1)
         return self.fine[self.scales.int()] * times + plus
+
+    def rows(self, begin: int, end: int) -> Codes:
+        """These outputs alone."""
+        first = None if self.first is None else self.first[begin:end]
+        return replace(self, codes=self.codes[begin:end], scales=self.scales[begin:end], first=first)
+
+    def with_more(self, parts: int, outputs: int, inputs: int = 0) -> Codes:
+        """Each of so many equal parts of the outputs with so many more, whose weights are 0, and all of them with more
+        inputs, where each has one scale; of others there can be no more."""
+        if not outputs and not inputs:
+            return self
+        assert not inputs or self.scales.shape[1] == 1, "scales of some inputs are not those of more"
+        pad = torch.nn.functional.pad
+
+        def longer(x: Tensor, wider: int = 0) -> Tensor:
+            rows = x.reshape(parts, -1, x[0].numel())
+            return pad(rows, (0, wider, 0, outputs)).flatten(0, 1)
+
+        first = None if self.first is None else longer(self.first).flatten()
+        codes = longer(self.codes, inputs * self.coding.bits // 8)
+        return replace(self, codes=codes, scales=longer(self.scales), first=first)
 
     def pack(self, room: LargePages) -> PackedCodes:
         """In the layout that is multiplied."""
@@ -113,7 +134,7 @@ class PackedCodes:
         return replace(laid, codes=codes, scales=scales.contiguous(), first=first)
 
     @cached_property
-    def _scales(self) -> Scales:
+    def scales(self) -> Scales:
         held = self.laid.scales, self.laid.table, self.laid.fine, self.laid.coarse, self.laid.first
         return Scales(*(None if x is None else x.data_ptr() for x in held), self.group)
 
@@ -123,7 +144,7 @@ class PackedCodes:
         laid, by = self.laid, None
         if laid.outliers is not None:
             x, by = to_integers(x, laid.outliers)
-        return multiply(x, laid.codes, bias, self.columns, self._scales, laid.coding, by)
+        return multiply(x, laid.codes, bias, self.columns, self.scales, laid.coding, by)
 
 
 def joined(parts: Sequence[Codes]) -> Codes | None:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from engine.kernels.cpu import structures as held
-from engine.kernels.cpu.calls import DTYPES, LANES, laid_out, part_of, run, threads_for, unpack
+from engine.kernels.cpu.calls import DTYPES, LANES, laid_out, part_of, run, threads_for
+from engine.kernels.cpu.codes import Codes, PackedCodes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.silu_mul import Activation
@@ -32,10 +33,11 @@ def route(x: Tensor, columns: Tensor, each: int, whole: bool, dtype: torch.dtype
 @dataclass(frozen=True, slots=True)
 class ExpertWeights:
     """The weights of so many experts of so many columns, in the layout of `product`, one after another: `gate_up`
-    `[experts, panels, ...]`, gates and what they gate each in whole panels, and `down`, which is as deep."""
+    `[experts, panels, ...]`, gates and what they gate each in whole panels, and `down`, which is `padded` columns deep,
+    as many as those panels have. Codes are one weight of all experts' outputs."""
 
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Tensor | PackedCodes
+    down: Tensor | PackedCodes
     experts: int
     hidden: int
     columns: int
@@ -44,24 +46,36 @@ class ExpertWeights:
     def of(cls, gate_up: Tensor, down: Tensor, room: LargePages) -> "ExpertWeights":
         """From `[experts, 2 * columns, hidden]` and `[experts, hidden, columns]`, hidden even."""
         experts, hidden, columns = down.shape
-        padded = columns + -columns % function("panel_width")()
+        more = _padding(columns)
         made: list[Tensor] = []
         for expert in range(experts):
-            both = nn.functional.pad(gate_up[expert].view(2, columns, hidden), (0, 0, 0, padded - columns))
-            one_down = nn.functional.pad(down[expert], (0, padded - columns))
-            laid = laid_out(both.view(2 * padded, hidden)), laid_out(one_down)
+            both = nn.functional.pad(gate_up[expert].view(2, columns, hidden), (0, 0, 0, more))
+            one_down = nn.functional.pad(down[expert], (0, more))
+            laid = laid_out(both.flatten(0, 1)), laid_out(one_down)
             made = made or [room.zeros((experts, *weight.shape), weight.dtype) for weight in laid]
             for all_experts, weight in zip(made, laid, strict=True):
                 all_experts[expert].copy_(weight)
         return cls(made[0], made[1], experts, hidden, columns)
 
-    def plain(self) -> tuple[Tensor, Tensor]:
-        """The weights that were packed, copies laid out anew at each call."""
-        padded = self.down.shape[2] * self.down.shape[4]
-        both = torch.stack([unpack(each, 2 * padded) for each in self.gate_up])
-        gate_up = both.view(self.experts, 2, padded, self.hidden)[:, :, : self.columns]
-        down = torch.stack([unpack(each, self.hidden)[:, : self.columns] for each in self.down])
-        return gate_up.flatten(1, 2), down
+    @classmethod
+    def of_codes(cls, gate_up: Codes, down: Codes, experts: int, room: LargePages) -> "ExpertWeights":
+        """From codes `[experts * 2 * columns, hidden]` and `[experts * hidden, columns]` that `multiplies` serves."""
+        hidden, columns = gate_up.inputs, down.inputs
+        more, panels = _padding(columns), -hidden % function("panel_width")()
+        packed = gate_up.with_more(2 * experts, more).pack(room), down.with_more(experts, panels, more).pack(room)
+        return cls(*packed, experts, hidden, columns)
+
+    @property
+    def padded(self) -> int:
+        return self.columns + _padding(self.columns)
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        """What lies in memory for these weights."""
+        both = {"gate_up": self.gate_up, "down": self.down}
+        plain = {name: weight for name, weight in both.items() if isinstance(weight, Tensor)}
+        coded = {name: weight.laid.held for name, weight in both.items() if isinstance(weight, PackedCodes)}
+        return plain | {f"{name}_{part}": tensor for name, held in coded.items() for part, tensor in held.items()}
 
     def __call__(
         self,
@@ -87,17 +101,24 @@ class ExpertWeights:
         rows = torch.empty(pairs, self.hidden, dtype=x.dtype)
         looked_up = rows.data_ptr(), x.data_ptr(), owners.data_ptr()
         run(held.Lookup(part_of(pairs, x), *looked_up, self.hidden), threads_for(rows.numel()))
-        depth = self.down.shape[2] * self.down.shape[4]
-        acted = self._product(rows, self.gate_up, starts, 2 * depth, GATES[activation])
+        acted = self._product(rows, self.gate_up, starts, 2 * self.padded, GATES[activation])
         made = self._product(acted, self.down, starts, self.hidden, 0)
         out = torch.empty(tokens, self.hidden, dtype=x.dtype)
         summed = out.data_ptr(), made.data_ptr(), weights.data_ptr(), at.data_ptr()
         run(held.Combine(part_of(tokens, x), *summed, each, self.hidden, half), threads_for(made.numel()))
         return out
 
-    def _product(self, x: Tensor, weight: Tensor, starts: Tensor, columns: int, gate: int) -> Tensor:
+    def _product(self, x: Tensor, weight: Tensor | PackedCodes, starts: Tensor, columns: int, gate: int) -> Tensor:
         out = torch.empty(len(x), columns // 2 if gate else columns, dtype=x.dtype)
-        places = (each.data_ptr() for each in (out, x, weight, starts))
-        values = held.Experts(part_of(len(x), x), *places, self.experts, columns, x.shape[1], gate)
-        run(values, torch.get_num_threads())
+        coded = weight if isinstance(weight, PackedCodes) else None
+        numbers = weight.laid.codes if isinstance(weight, PackedCodes) else weight
+        places = (each.data_ptr() for each in (out, x, numbers, starts))
+        scales, coding = (coded.scales, coded.laid.coding) if coded else (held.Scales(), 0)
+        sizes = self.experts, columns, x.shape[1], gate, coding
+        run(held.Experts(part_of(len(x), x), *places, scales, *sizes), torch.get_num_threads())
         return out
+
+
+def _padding(columns: int) -> int:
+    """So many columns are none: each expert's gates, and what they gate, are whole panels."""
+    return -columns % int(function("panel_width")())

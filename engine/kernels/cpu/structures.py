@@ -2,7 +2,7 @@
 
 from ctypes import CFUNCTYPE, c_float, c_int, c_long, c_void_p
 from ctypes import Structure as CStructure
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.kernels.cpu.coding import Coding
 
@@ -138,10 +138,14 @@ class Product(Structure):
     @property
     def matrix_bytes(self) -> int:
         """Of these, scales included."""
-        if not self.coding:
-            return self.matrix * (2 if self.part.half else 4)
-        coding = Coding(self.coding)
-        return self.matrix * coding.bits // 8 + self.matrix // self.scales.group * coding.scale_bytes
+        return _matrix_bytes(self)
+
+
+def _matrix_bytes(call: Any) -> int:
+    if not call.coding:
+        return int(call.matrix) * (2 if call.part.half else 4)
+    coding = Coding(call.coding)
+    return int(call.matrix) * coding.bits // 8 + int(call.matrix) // call.scales.group * coding.scale_bytes
 
 
 class Route(Structure):
@@ -169,8 +173,8 @@ class Sort(Structure):
 class Experts(Structure):
     work = "experts"
     _fields_ = [
-        *(("part", Part), *_places("out", "x", "weight", "starts")),
-        *(*_sizes("experts", "columns", "depth"), ("gate", c_int)),
+        *(("part", Part), *_places("out", "x", "weight", "starts"), ("scales", Scales)),
+        *(*_sizes("experts", "columns", "depth"), ("gate", c_int), ("coding", c_int)),
     ]
 
     @property
@@ -180,7 +184,7 @@ class Experts(Structure):
 
     @property
     def matrix_bytes(self) -> int:
-        return self.matrix * (2 if self.part.half else 4)
+        return _matrix_bytes(self)
 
 
 class Combine(Structure):

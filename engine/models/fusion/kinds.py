@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import nn
 
+from engine.models.expert_weights import WEIGHTS
 from engine.models.fusion.angles import fused_angles
-from engine.models.fusion.mixtures import WEIGHTS, fused_experts, fused_router
+from engine.models.fusion.mixtures import fused_experts, fused_router
 from engine.models.fusion.parts import (
     GATED,
     MARK,

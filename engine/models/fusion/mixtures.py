@@ -11,34 +11,15 @@ from torch import Tensor, nn
 
 from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.kernels.silu_mul import Activation
+from engine.models.expert_weights import held, held_by_experts
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
-from engine.models.plain_weights import is_plain
 from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, in_order, tally_of
 
 EXPERTS, ROUTER = "experts", "router"
-WEIGHTS = "gate_up_proj", "down_proj"  # what experts hold
 NO_WEIGHT = 1e-6  # of an expert that is as good as any other
 SCALES = 0.01, 0.1, 1.0, 3.0, 10.0  # of a proof's tokens: what gates gate is squared, and may leave float16
 TIMES = 0, 1, 3  # an expert, that experts are proved with more tokens: many are cut otherwise, but in float32
 Route = Callable[[Tensor, int, bool, torch.dtype], tuple[Tensor, Tensor] | None]  # as `engine.kernels.routing`'s
-
-
-def held(part: nn.Module, *names: str) -> list[Tensor] | None:
-    """The weights of these names, if they are plain, of one dtype, and all that there is; else None."""
-    rest = dict(part.named_parameters()) | dict(part.named_buffers())
-    weights = [rest.pop(name, None) for name in names]
-    found = [x.detach() for x in weights if x is not None and is_plain(x)]
-    return None if rest or len(found) < len(names) or len({x.dtype for x in found}) > 1 else found
-
-
-def held_by_experts(part: nn.Module) -> tuple[Tensor, Tensor] | None:
-    """`[experts, 2 * columns, hidden]` and `[experts, hidden, columns]` of a module that holds nothing else."""
-    found = held(part, *WEIGHTS)
-    if found is None or any(x.dim() != 3 for x in found):
-        return None
-    gate_up, down = found
-    experts, hidden, columns = down.shape
-    return (gate_up, down) if gate_up.shape == (experts, 2 * columns, hidden) else None
 
 
 def drawn(setting: Setting, hidden: int, experts: int, times: int = 1, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:

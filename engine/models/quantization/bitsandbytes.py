@@ -78,15 +78,34 @@ def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) ->
 
 def codes_of(layer: Any, tables: dict[bytes, Tensor]) -> Codes:
     """A 4-bit layer's weight, row by row. Equal tables are held once, in `tables`."""
+    return _entries(layer.weight.data, layer.weight.quant_state, layer.out_features, layer.in_features, tables)
 
+
+def four_bit_codes(weight: Tensor, twice: bool, tables: dict[bytes, Tensor]) -> Codes:
+    """A weight `[outputs, inputs]`, inputs a multiple of 64, in nf4; `twice`: its scales are quantized too."""
+    from bitsandbytes.functional import quantize_4bit
+
+    packed, state = quantize_4bit(weight.contiguous(), compress_statistics=twice, quant_type="nf4")
+    outputs, inputs = weight.shape
+    return _entries(packed, state, outputs, inputs, tables)
+
+
+def eight_bit_codes(weight: Tensor) -> Codes:
+    """A weight `[outputs, inputs]` in 8 bits, rounded in float16 as layers are. Inputs are multiplied as they are."""
+    from bitsandbytes.functional import int8_vectorwise_quant
+
+    codes, highest, _ = int8_vectorwise_quant(weight.to(torch.float16).contiguous())
+    return Codes(Coding.BYTES, codes, highest.float().view(-1, 1) / LARGEST)
+
+
+def _entries(data: Tensor, state: Any, outputs: int, inputs: int, tables: dict[bytes, Tensor]) -> Codes:
     def held(table: Tensor) -> Tensor:
-        return tables.setdefault(table.float().numpy().tobytes(), table.float())
+        return tables.setdefault(table.float().cpu().numpy().tobytes(), table.float())
 
-    state, (outputs, inputs) = layer.weight.quant_state, (layer.out_features, layer.in_features)
-    data = layer.weight.data.view(outputs, inputs // 2)
+    data = data.view(outputs, inputs // 2)
     codes, table, scales = data >> 4 | data << 4, held(state.code), state.absmax.view(outputs, -1)
     if not state.nested:
         return Codes(Coding.ENTRIES, codes, scales, table)
     coarse = torch.stack([state.state2.absmax, state.offset.expand_as(state.state2.absmax)], 1)
-    first = torch.arange(0, scales.numel(), scales.shape[1], dtype=torch.int32)
+    first = torch.arange(0, scales.numel(), scales.shape[1], dtype=torch.int32, device=scales.device)
     return Codes(Coding.ENTRIES_TWICE, codes, scales, table, held(state.state2.code), coarse, first)

@@ -27,6 +27,21 @@ class CodesLinear(nn.Module):
         return (sums if self.bias is None else sums + self.bias.float()).to(x.dtype)
 
 
+def int8_codes(weight: Tensor) -> Codes:
+    """A weight `[outputs, inputs]` as torchao rounds it."""
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    with torch.device("meta"):
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    layer.weight = nn.Parameter(weight, requires_grad=False)
+    quantize_(layer, Int8WeightOnlyConfig())
+    return _codes_of(layer.weight)
+
+
+def _codes_of(weight: Any) -> Codes:
+    return Codes(Coding.BYTES, weight.qdata, weight.scale.float().view(-1, 1))
+
+
 def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) -> None:
     """Gives each int8 layer on a CPU the form in which inputs of `dtype` are best multiplied; `before` is called before
     each, and may raise to stop."""
@@ -41,7 +56,6 @@ def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) ->
                 continue
             before()
             if multiplies(Coding.BYTES, layer.in_features, layer.in_features, dtype):
-                codes = Codes(Coding.BYTES, weight.qdata, weight.scale.float().view(-1, 1))
-                setattr(parent, name, CodedLinear(codes, layer.bias))
+                setattr(parent, name, CodedLinear(_codes_of(weight), layer.bias))
             elif wanted(dtype) is not dtype:
                 setattr(parent, name, CodesLinear(layer))

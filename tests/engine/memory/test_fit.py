@@ -22,7 +22,7 @@ from engine.core.setup.kv_budget import pool_blocks
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
 from engine.memory.splitting import rank_counts, why_unstaged, why_whole
-from engine.memory.weight_bytes import held_bytes
+from engine.memory.weight_bytes import expert_bytes, held_bytes
 from engine.models.loading import load
 from engine.parallel.split import INTERLEAVED
 from tests.engine.tiny_models import change_config
@@ -31,7 +31,7 @@ GB = 1 << 30
 AMPLE = DeviceMemory("cpu", 64 * GB, 64 * GB)
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
 AT_LOAD = [name for name in QUANTIZATIONS if name != "awq"]
-SEVERAL = ["llama wide heads", "gemma2", "phi3", "qwen3 moe", "gpt2", "opt"]
+SEVERAL = ["llama wide heads", "gemma2", "phi3", "qwen3 moe", "gpt-oss", "gpt2", "opt"]
 
 
 def fit(info: ModelInfo, quantization: str = "none", room: DeviceMemory = AMPLE, **options: object) -> Fit:
@@ -240,9 +240,12 @@ def test_other_quantized_checkpoints_are_refused_by_name() -> None:
 
 def test_experts_that_stay_as_they_are_are_told(tiny_folder: Callable[[str], Path]) -> None:
     info = inspect_folder(tiny_folder("mixtral"), "mixtral")
-    assert fit(info).note == ""
-    assert "of the weights, stay in bfloat16" in fit(info, "nf4").note
-    assert held_bytes(info, "nf4", "bfloat16", "cpu") > 2 * info.experts
+    assert fit(info).note == fit(info, "nf4").note == ""
+    assert 0.5 * info.experts < expert_bytes(info, "nf4", "bfloat16") < 0.6 * info.experts
+    other = inspect_folder(tiny_folder("gpt-oss"), "gpt-oss")
+    assert fit(other).note == ""
+    assert "of the weights, stay in bfloat16" in fit(other, "nf4").note
+    assert held_bytes(other, "nf4", "bfloat16", "cpu") > expert_bytes(other, "nf4", "bfloat16") == 2 * other.experts
 
 
 # Where a model lies.

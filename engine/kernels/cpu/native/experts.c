@@ -118,20 +118,32 @@ struct experts {
     const void *x;         /* [rows, depth] */
     const void *weight;    /* one of each expert, whole panels, as a product has it */
     const int32_t *starts; /* [experts + 1]: of each one's rows */
+    struct scales scales;  /* of codes, one expert's after another's */
     long experts, columns, depth;
-    int gate; /* as of a product */
+    int gate, coding; /* as of a product */
 };
+
+/* Those of an expert's codes, which are so many panels. */
+ALWAYS struct scales scales_of_expert(const struct experts *e, long expert, long panels) {
+    struct scales s = e->scales;
+    const long before = expert * panels * PANEL, bytes = e->coding == ENTRIES_TWICE ? 1 : 4;
+    s.steps = (const char *)s.steps + before * (e->depth / s.group) * bytes;
+    if (s.first) s.first += before;
+    return s;
+}
 
 /* The rows of an expert as a product of their own. */
 ALWAYS struct product product_of(const struct experts *e, long expert) {
     const long first = e->starts[expert], bytes = e->part.half ? 2 : 4;
     const long panels = (e->columns + PANEL - 1) / PANEL, made = e->gate ? e->columns / 2 : e->columns;
+    const long bits = e->coding ? 32 / codes_of_a_word(e->coding) : 8 * bytes;
     return (struct product){
         .part = {.rows = e->starts[expert + 1] - first, .half = e->part.half},
         .out = (char *)e->out + first * made * bytes,
         .x = (const char *)e->x + first * e->depth * bytes,
-        .weight = (const char *)e->weight + expert * panels * PANEL * e->depth * bytes,
-        .columns = e->columns, .depth = e->depth, .x_stride = e->depth, .gate = e->gate,
+        .weight = (const char *)e->weight + expert * panels * PANEL * e->depth * bits / 8,
+        .scales = e->coding ? scales_of_expert(e, expert, panels) : e->scales,
+        .columns = e->columns, .depth = e->depth, .x_stride = e->depth, .gate = e->gate, .coding = e->coding,
     };
 }
 

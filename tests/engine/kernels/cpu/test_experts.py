@@ -6,9 +6,11 @@ from torch import Tensor
 from torch.nn.functional import gelu, silu
 
 from engine.kernels.cpu import library
+from engine.kernels.cpu.coding import Coding
 from engine.kernels.cpu.experts import ExpertWeights, route
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
+from tests.engine.kernels.cpu.test_codes import made
 
 DTYPES = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 ACTIVATIONS = {Activation.SILU: silu, Activation.GELU_TANH: lambda x: gelu(x, approximate="tanh")}
@@ -44,7 +46,6 @@ def test_experts_equal_torchs(dtype, hidden, columns, activation, threads) -> No
     experts, each = 9, 3
     plain = weights_of(experts, hidden, columns, dtype)
     packed = ExpertWeights.of(*plain, LargePages())
-    assert all(torch.equal(*both) for both in zip(packed.plain(), plain, strict=True))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -69,6 +70,32 @@ def test_experts_equal_torchs(dtype, hidden, columns, activation, threads) -> No
             assert torch.equal(alone, out[-1:]), "whatever rows are beside it"
             rounded = packed(x, ids, weights.to(torch.bfloat16), activation)
             assert torch.equal(rounded, packed(x, ids, weights.to(torch.bfloat16).float(), activation))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("coding", Coding)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_codes_are_multiplied_as_the_numbers_they_stand_for(coding, dtype, threads) -> None:
+    """Of more and of fewer tokens than read codes without a copy of the numbers, and of widths that are no panels'."""
+    torch.manual_seed(threads)
+    experts, each = 5, 2
+    hidden, columns, group = (132, 52, 52) if coding is Coding.BYTES else (96, 128, 32)
+    gate_up = made(coding, experts * 2 * columns, hidden, hidden if coding is Coding.BYTES else group)
+    down = made(coding, experts * hidden, columns, group, seed=1)
+    plain = gate_up.numbers().view(experts, 2 * columns, hidden), down.numbers().view(experts, hidden, columns)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        packed = ExpertWeights.of_codes(gate_up, down, experts, LargePages())
+        for tokens in (1, 9, 70, 300):
+            x, weights = (torch.randn(tokens, hidden) / hidden**0.5).to(dtype), torch.rand(tokens, each)
+            ids = torch.rand(tokens, experts - 1).argsort()[:, :each]  # the last one has none
+            out = packed(x, ids, weights, Activation.SILU)
+            expected = expected_of(x, ids, weights, *plain, Activation.SILU)
+            assert (out - expected).abs().max() <= DTYPES[dtype] * expected.abs().max()
+            assert torch.equal(packed(x[-1:], ids[-1:], weights[-1:], Activation.SILU), out[-1:])
     finally:
         torch.set_num_threads(before)
 

@@ -212,7 +212,7 @@ def test_columns_of_outliers_are_kept_apart_only_where_the_threshold_says_so(lla
 def test_other_architectures_load_and_generate(
     name: str, quantization: str, tiny_folder: Callable[[str], Path]
 ) -> None:
-    """Biases, Conv1D layers, fused projections, experts that stay as they are."""
+    """Biases, Conv1D layers, fused projections, experts."""
     with Engine(ModelSpec(str(tiny_folder(name)), quantization, device="cpu"), EngineConfig(), threads=1) as engine:
         assert engine.card.quantization == quantization
         assert len(engine.submit([5, 6, 7], GREEDY).result(timeout=60).token_ids) == 8

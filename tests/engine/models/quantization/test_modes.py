@@ -1,7 +1,7 @@
 """A quantized model says the same in every batching mode: exactly in float32, by its logits in bfloat16."""
 
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 SWITCHES = [(mode, False) for mode in MODES] + [(mode, True) for mode in PAGED_MODES]
 RUNNERS = [("sequential", False), ("continuous-padded", False), ("chunked", True)]  # one of each, padded and paged
 ARCHITECTURES = ("llama", "qwen3", "gemma2")
+MIXTURES = [("mixtral", "nf4-double"), ("qwen3 moe", "int8")]
 EXACT = ("nf4", "nf4-double", "awq", "int8", "int8-plain", "torchao-int8")
 
 Folder = Callable[[str, str], Path]
@@ -54,9 +55,8 @@ def said_in_every_mode(
     return said
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-@pytest.mark.parametrize("quantization", EXACT)
-def test_in_float32_every_mode_gives_the_tokens_of_transformers(quantization: str, name: str, folder: Folder) -> None:
+@pytest.mark.parametrize(("name", "quantization"), [*product(ARCHITECTURES, EXACT), *MIXTURES])
+def test_in_float32_every_mode_gives_the_tokens_of_transformers(name: str, quantization: str, folder: Folder) -> None:
     path = folder(name, quantization)
     module = load(ModelSpec(str(path), quantization, "float32", "cpu")).module
     module.set_attn_implementation("eager")

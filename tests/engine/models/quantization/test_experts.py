@@ -1,0 +1,105 @@
+"""A mixture's experts are held in fewer bits, as the library that quantizes would hold a layer of theirs, and are
+multiplied as they are held."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engine import InvalidInput, ModelSpec
+from engine.config import QUANTIZATIONS
+from engine.kernels.cpu.experts import ExpertWeights
+from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.cpu.library import native
+from engine.kernels.silu_mul import Activation
+from engine.models.loading import load
+from engine.models.packed_experts import PackedExperts
+from engine.models.quantization.coded_experts import CodedExperts
+from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
+
+AT_LOAD = [name for name in QUANTIZATIONS if name not in ("awq", "none")]
+NEAR = {"float32": 1e-5, "bfloat16": 2e-2}
+compiled = pytest.mark.skipif(native().library is None, reason=native().why)
+
+
+def rounded(weight: Tensor, quantization: str) -> Tensor:
+    """What a library makes of one expert's matrix, by its own way back."""
+    if quantization == "torchao-int8":
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        layer.weight = nn.Parameter(weight)
+        quantize_(layer, Int8WeightOnlyConfig())
+        unpacked: Any = layer.weight
+        return unpacked.dequantize()  # type: ignore[no-any-return]
+    from bitsandbytes import functional
+
+    if quantization.startswith("int8"):
+        codes, highest, _ = functional.int8_vectorwise_quant(weight.half())
+        return codes * highest[:, None] / 127
+    twice = quantization == "nf4-double"
+    return functional.dequantize_4bit(*functional.quantize_4bit(weight, compress_statistics=twice, quant_type="nf4"))
+
+
+@compiled
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("quantization", AT_LOAD)
+@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe"])
+def test_experts_are_what_the_library_makes_of_their_weights(
+    name: str, quantization: str, dtype: str, tiny_folder: Callable[[str], Path]
+) -> None:
+    model = load(ModelSpec(str(tiny_folder(name)), quantization, dtype, "cpu"))
+    plain = make_tiny_model(TINY_MODELS[name]).to(model.dtype)
+    x = torch.randn(23, 64, generator=torch.Generator().manual_seed(0)).to(model.dtype)
+    assert model.card.expert_parameters == 2 * 4 * 3 * 64 * plain.model.layers[0].mlp.experts.down_proj.shape[2]
+    with torch.inference_mode():
+        for layer, own in zip(model.module.model.layers, plain.model.layers, strict=True):
+            experts = own.mlp.experts
+            for weight in (experts.gate_up_proj, experts.down_proj):
+                weight.copy_(torch.stack([rounded(one, quantization) for one in weight]))
+            ids, by = torch.rand(23, 4).argsort()[:, :2], torch.rand(23, 2).to(model.dtype)
+            held = layer.mlp.experts
+            assert isinstance(held, PackedExperts)
+            expected = experts(x, ids, by)
+            assert (held(x, ids, by) - expected).abs().max() <= NEAR[dtype] * expected.abs().max()
+
+
+@compiled
+@pytest.mark.parametrize("quantization", ["nf4-double", "int8"])
+def test_where_no_kernel_computes_the_models_own_code_does(
+    quantization: str, tiny_folder: Callable[[str], Path]
+) -> None:
+    """In float16 none does on a CPU. It says what the compiled kernels say of the same codes, but for rounding."""
+    held = (
+        load(ModelSpec(str(tiny_folder("mixtral")), quantization, "float16", "cpu")).module.model.layers[0].mlp.experts
+    )
+    assert isinstance(held, CodedExperts)
+    x, sent, by = torch.randn(9, 64), torch.rand(9, 4).argsort()[:, :2], torch.rand(9, 2)
+    expected = ExpertWeights.of_codes(held.gate_up, held.down, 4, LargePages())(x, sent, by, Activation.SILU)
+    with torch.inference_mode():
+        assert (held(x.half(), sent, by.half()) - expected).abs().max() <= 5e-3 * expected.abs().max()
+
+
+def test_experts_that_are_laid_out_otherwise_stay(tiny_folder: Callable[[str], Path]) -> None:
+    model = load(ModelSpec(str(tiny_folder("gpt-oss")), "nf4", "float32", "cpu"))
+    assert model.module.model.layers[0].mlp.experts.gate_up_proj.dtype is torch.float32
+
+
+@pytest.mark.parametrize("of", [".experts.", ".o_proj."])
+@pytest.mark.parametrize("quantization", ["nf4", "int8", "torchao-int8"])
+def test_a_weight_that_is_no_number_is_refused_by_name(
+    quantization: str, of: str, tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    source = tiny_folder("mixtral")
+    for file in source.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    name = next(name for name in sorted(weights) if of in name and "layers.1" in name)
+    weights[name].view(-1)[5] = float("nan")
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidInput, match=rf"layers\.1\..*{of[1:-1]}.* holds NaN or infinity; fetch the model again"):
+        load(ModelSpec(str(tmp_path), quantization, device="cpu"))
