@@ -4,7 +4,7 @@ from math import ceil
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, DOUBLE_BLOCK, SCHEMES, quantized_bytes
-from engine.kernels.cpu.coding import Coding
+from engine.kernels.coding import Coding
 from engine.kernels.cpu.compiler import compiles_here
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
@@ -79,7 +79,7 @@ def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> in
 
 
 def code_bytes(quantization: str, inputs: int, outputs: int) -> int:
-    """Bytes of a weight as `engine.kernels.cpu.codes` has it."""
+    """Bytes of a weight as `engine.kernels.codes` has it."""
     weights = inputs * outputs
     match quantization:
         case "nf4":

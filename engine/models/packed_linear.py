@@ -14,8 +14,9 @@ from typing import Protocol, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.codes import Codes, joined
 from engine.kernels.cpu import calls as native
-from engine.kernels.cpu.codes import Codes, PackedCodes, joined
+from engine.kernels.cpu.codes import PackedCodes, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
 from engine.models.plain_weights import is_plain
@@ -119,7 +120,7 @@ def pack(weight: Tensor | Codes, bias: Tensor | None, room: LargePages) -> Packe
     """Packs a weight that `_is_plain`, or one of codes, into this room."""
     added = None if bias is None else bias.detach()
     if isinstance(weight, Codes):
-        return OurCoded(weight.pack(room), added)
+        return OurCoded(pack_codes(weight, room), added)
     weight = weight.detach()
     if native.multiplies(weight):
         return OurPacked(native.pack(weight, room), added, len(weight))

@@ -37,6 +37,7 @@ from engine.models.config import first_line
 from engine.models.expert_shares import hold_some
 from engine.models.plain_weights import is_plain
 from engine.models.quantization import coded_experts
+from engine.models.quantization.coded_experts import before_each
 from engine.parallel.altered_class import altered, plain_again
 from engine.parallel.pipeline import Pipeline, module_class, read_stage, stage_class
 from engine.parallel.pipeline import settle as settle_stage
@@ -53,9 +54,13 @@ class Reporter:
     def __init__(self, report: Report | None, cancelled: threading.Event | None) -> None:
         self.report, self.cancelled = report, cancelled
 
-    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
+    def go_on(self) -> None:
+        """Raises where the load was cancelled."""
         if self.cancelled is not None and self.cancelled.is_set():
             raise LoadCancelled("the load was cancelled")
+
+    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
+        self.go_on()
         if self.report is not None:
             self.report(LoadProgress(stage, done, total))
 
@@ -80,7 +85,7 @@ def read_weights(
     total = info.weight_bytes
     say("reading weights", 0, total)
     try:
-        with quiet(), _byte_progress(info, say), _own_memory():
+        with quiet(), _byte_progress(info, say), _own_memory(), before_each(say.go_on):
             # Without accelerate, weights for a GPU take a detour through the host's memory.
             placed = find_spec("accelerate") is not None and (device.type != "cpu" or quantization != "none")
             loader, source, given = _loader(folder, config, cut, lambda: say("reading weights", 0, total))
@@ -279,8 +284,8 @@ def _telling(own: Callable[..., Any]) -> Callable[..., Any]:
         with own(*args, **kwargs):
             try:
                 yield
-            except (MemoryError, RuntimeError, InvalidInput) as error:
-                if not (ran_out(error) or isinstance(error, (torch.AcceleratorError, InvalidInput))):
+            except (MemoryError, RuntimeError, InvalidInput, LoadCancelled) as error:
+                if not (ran_out(error) or isinstance(error, (torch.AcceleratorError, InvalidInput, LoadCancelled))):
                     raise
                 meant = error
         if meant is not None:

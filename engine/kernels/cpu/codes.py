@@ -5,113 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import Codes
+from engine.kernels.coding import Coding
 from engine.kernels.cpu.calls import computes, multiply, to_integers
-from engine.kernels.cpu.coding import Coding
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.cpu.structures import Scales
-
-SHARED = 256  # scales that share one, where they are codes themselves
-
-
-@dataclass(frozen=True)
-class Codes:
-    """A weight `[outputs, inputs]`, row by row. `codes`: uint8 `[outputs, inputs / 2]`, two in a byte, the lower bits
-    first; of BYTES int8 `[outputs, inputs]`. `scales` `[outputs, inputs / group]`: of STEPS int32, float16's bits and
-    above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
-    `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32 `[..., 2]`: what the entries of each 256
-    scales, row after row, are times, and what is added; `first` int32 `[outputs]`: which of all these scales a row's
-    first is. `outliers`: inputs are rounded to 8 bits row by row, but those that are as large; 0: all are; None: none
-    is."""
-
-    coding: Coding
-    codes: Tensor
-    scales: Tensor
-    table: Tensor | None = None
-    fine: Tensor | None = None
-    coarse: Tensor | None = None
-    first: Tensor | None = None
-    outliers: float | None = None
-
-    @property
-    def outputs(self) -> int:
-        return len(self.codes)
-
-    @property
-    def inputs(self) -> int:
-        return self.codes.shape[1] * 8 // self.coding.bits
-
-    @property
-    def group(self) -> int:
-        return self.inputs // self.scales.shape[1]
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        """What lies in memory for this weight alone."""
-        own = {"packed": self.codes, "scales": self.scales, "coarse": self.coarse, "first": self.first}
-        return {name: tensor for name, tensor in own.items() if tensor is not None}
-
-    def numbers(self) -> Tensor:
-        """The weight `[outputs, inputs]` in float32, exact."""
-        scales = self._float_scales()[..., None]
-        if self.coding is Coding.BYTES:
-            return (self.codes.float()[:, None] * scales).flatten(1)
-        codes = torch.stack([self.codes & 15, self.codes >> 4], -1).view(self.outputs, -1, self.group)
-        if self.coding is Coding.STEPS:
-            zeros = (self.scales >> 16)[..., None]
-            return ((codes - zeros).float() * scales).flatten(1)
-        assert self.table is not None
-        return (self.table[codes.int()] * scales).flatten(1)
-
-    def _float_scales(self) -> Tensor:
-        if self.coding is Coding.STEPS:
-            return (self.scales & 0xFFFF).to(torch.int16).view(torch.float16).float()
-        if self.coding is not Coding.ENTRIES_TWICE:
-            return self.scales
-        assert self.fine is not None
-        assert self.coarse is not None
-        assert self.first is not None
-        at = self.first[:, None] + torch.arange(self.scales.shape[1], device=self.scales.device)
-        times, plus = self.coarse[at // SHARED].unbind(-1)
-        return self.fine[self.scales.int()] * times + plus
-
-    def rows(self, begin: int, end: int) -> Codes:
-        """These outputs alone."""
-        first = None if self.first is None else self.first[begin:end]
-        return replace(self, codes=self.codes[begin:end], scales=self.scales[begin:end], first=first)
-
-    def with_more(self, parts: int, outputs: int, inputs: int = 0) -> Codes:
-        """Each of so many equal parts of the outputs with so many more, whose weights are 0, and all of them with more
-        inputs, where each has one scale; of others there can be no more."""
-        if not outputs and not inputs:
-            return self
-        assert not inputs or self.scales.shape[1] == 1, "scales of some inputs are not those of more"
-        pad = torch.nn.functional.pad
-
-        def longer(x: Tensor, wider: int = 0) -> Tensor:
-            rows = x.reshape(parts, -1, x[0].numel())
-            return pad(rows, (0, wider, 0, outputs)).flatten(0, 1)
-
-        first = None if self.first is None else longer(self.first).flatten()
-        codes = longer(self.codes, inputs * self.coding.bits // 8)
-        return replace(self, codes=codes, scales=longer(self.scales), first=first)
-
-    def pack(self, room: LargePages) -> PackedCodes:
-        """In the layout that is multiplied."""
-        panel = function("panel_width")()
-        words = _shuffled(self.codes.view(torch.int32), self.coding.swaps)
-        words = _padded(words, panel).view(-1, panel, words.shape[1]).transpose(1, 2)
-        words = room.zeros(words.shape, words.dtype).copy_(words)
-        scales = _padded(self.scales, panel).view(-1, panel, self.scales.shape[1]).transpose(1, 2)
-        laid = room.zeros(scales.shape, scales.dtype).copy_(scales)
-        first = None if self.first is None else torch.nn.functional.pad(self.first, (0, -self.outputs % panel))
-        whole = replace(self, codes=words, scales=laid, first=first)
-        return PackedCodes(whole, self.outputs, self.inputs, self.group)
 
 
 @dataclass(frozen=True)
@@ -147,29 +50,22 @@ class PackedCodes:
         return multiply(x, laid.codes, bias, self.columns, self.scales, laid.coding, by)
 
 
-def joined(parts: Sequence[Codes]) -> Codes | None:
-    """Their outputs one after another; None where they cannot be held as one."""
-    first = parts[0]
-    if len({(part.coding, part.inputs, part.group, part.outliers) for part in parts}) > 1:
-        return None
-    if any(not _same(getattr(part, name), getattr(first, name)) for part in parts for name in ("table", "fine")):
-        return None
-    codes, scales = (torch.cat([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
-    coarse = [part.coarse for part in parts if part.coarse is not None]
-    if not coarse:
-        return replace(first, codes=codes, scales=scales)
-    before = accumulate((SHARED * len(part) for part in coarse), initial=0)
-    firsts = [part.first + at for part, at in zip(parts, before) if part.first is not None]
-    return replace(first, codes=codes, scales=scales, coarse=torch.cat(coarse), first=torch.cat(firsts))
+def pack_codes(codes: Codes, room: LargePages) -> PackedCodes:
+    """In the layout that is multiplied."""
+    panel = function("panel_width")()
+    words = _shuffled(codes.codes.view(torch.int32), codes.coding.swaps)
+    words = _padded(words, panel).view(-1, panel, words.shape[1]).transpose(1, 2)
+    words = room.zeros(words.shape, words.dtype).copy_(words)
+    scales = _padded(codes.scales, panel).view(-1, panel, codes.scales.shape[1]).transpose(1, 2)
+    laid = room.zeros(scales.shape, scales.dtype).copy_(scales)
+    first = None if codes.first is None else torch.nn.functional.pad(codes.first, (0, -codes.outputs % panel))
+    whole = replace(codes, codes=words, scales=laid, first=first)
+    return PackedCodes(whole, codes.outputs, codes.inputs, codes.group)
 
 
 def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> bool:
     """Whether the product serves such a weight with inputs of this dtype."""
     return computes(dtype) and not (inputs % coding.word or group % coding.word)
-
-
-def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b or (a is not None and b is not None and torch.equal(a, b))
 
 
 def _shuffled(words: Tensor, swaps: Sequence[tuple[int, int]]) -> Tensor:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.codes import Codes
 from engine.kernels.cpu import structures as held
 from engine.kernels.cpu.calls import DTYPES, LANES, laid_out, part_of, run, threads_for
-from engine.kernels.cpu.codes import Codes, PackedCodes
+from engine.kernels.cpu.codes import PackedCodes, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.silu_mul import Activation
@@ -62,7 +63,10 @@ class ExpertWeights:
         """From codes `[experts * 2 * columns, hidden]` and `[experts * hidden, columns]` that `multiplies` serves."""
         hidden, columns = gate_up.inputs, down.inputs
         more, panels = _padding(columns), -hidden % function("panel_width")()
-        packed = gate_up.with_more(2 * experts, more).pack(room), down.with_more(experts, panels, more).pack(room)
+        packed = (
+            pack_codes(gate_up.with_more(2 * experts, more), room),
+            pack_codes(down.with_more(experts, panels, more), room),
+        )
         return cls(*packed, experts, hidden, columns)
 
     @property

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.kernels.cpu.codes import Codes, multiplies
-from engine.kernels.cpu.coding import Coding
+from engine.kernels.codes import Codes
+from engine.kernels.coding import Coding
+from engine.kernels.cpu.codes import multiplies
 from engine.kernels.products.awq_matmul import awq_matmul
 from engine.memory.weight_bytes import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from engine.kernels.cpu.codes import Codes, joined
+from engine.kernels.codes import Codes, joined
 from engine.models.expert_weights import WEIGHTS
 from engine.models.routing import holds_experts, in_order
 
+_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
 CODES = "coded"  # an attribute of a parameter that a quantizer left: what its numbers mean
 
 
@@ -57,10 +60,24 @@ class CodedExperts(nn.Module):
         return functional_call(self._own[0], dict(zip(WEIGHTS, self.dense(x.dtype))), (x, ids, by))
 
 
+@contextmanager
+def before_each(told: Callable[[], None]) -> Iterator[None]:
+    """`told` is called before each expert that is `coded` within, and may raise to stop."""
+    reset = _BEFORE.set(told)
+    try:
+        yield
+    finally:
+        _BEFORE.reset(reset)
+
+
 def coded(weight: Tensor, code: Callable[[Tensor], Codes]) -> nn.Parameter:
     """What takes the place of experts' weights `[experts, outputs, inputs]` while a model is read: their codes, which
     are made expert by expert."""
-    whole = joined([code(one) for one in weight])
+    made = []
+    for one in weight:
+        _BEFORE.get()()
+        made.append(code(one))
+    whole = joined(made)
     assert whole is not None, "one quantizer's codes are of one kind"
     parameter = nn.Parameter(whole.codes, requires_grad=False)
     setattr(parameter, CODES, whole)

@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from engine.kernels.cpu.codes import Codes
+from engine.kernels.codes import Codes
+from engine.kernels.cpu.codes import pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 
 
@@ -20,4 +21,4 @@ class CodedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Laid out for this call alone: a model is tried once before."""
-        return self.weight.pack(LargePages(0)).product(x, self.bias)
+        return pack_codes(self.weight, LargePages(0)).product(x, self.bias)

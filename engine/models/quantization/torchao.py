@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.cpu.codes import Codes, multiplies
-from engine.kernels.cpu.coding import Coding
+from engine.kernels.codes import Codes
+from engine.kernels.coding import Coding
+from engine.kernels.cpu.codes import multiplies
 from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import Codes, joined
+from engine.kernels.coding import Coding
 from engine.kernels.cpu.calls import to_integers
-from engine.kernels.cpu.codes import Codes, joined, multiplies
-from engine.kernels.cpu.coding import Coding
+from engine.kernels.cpu.codes import multiplies, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
 
@@ -43,7 +44,7 @@ def made(coding: Coding, outputs: int, inputs: int, group: int, seed: int = 0) -
 
 
 def product(codes: Codes, x: Tensor, bias: Tensor | None = None) -> Tensor:
-    return codes.pack(LargePages()).product(x, bias)
+    return pack_codes(codes, LargePages()).product(x, bias)
 
 
 def rows(count: int, inputs: int, dtype: torch.dtype) -> Tensor:
@@ -54,7 +55,7 @@ def rows(count: int, inputs: int, dtype: torch.dtype) -> Tensor:
 @pytest.mark.parametrize(("outputs", "inputs", "group"), SIZES)
 def test_what_is_packed_is_unpacked(coding: Coding, outputs: int, inputs: int, group: int) -> None:
     codes = made(coding, outputs, inputs, group)
-    back = codes.pack(LargePages()).unpack()
+    back = pack_codes(codes, LargePages()).unpack()
     assert torch.equal(back.codes, codes.codes)
     assert torch.equal(back.scales, codes.scales)
 
@@ -80,7 +81,7 @@ def test_a_product_is_that_of_the_numbers(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("coding", Coding)
 def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(coding: Coding, dtype: torch.dtype) -> None:
-    codes, x = made(coding, 192, 320, 64).pack(LargePages()), rows(200, 320, dtype)
+    codes, x = pack_codes(made(coding, 192, 320, 64), LargePages()), rows(200, 320, dtype)
     whole = codes.product(x, None)
     for count in (1, 5, 6, 12, 13, 97):
         assert torch.equal(codes.product(x[:count], None), whole[:count]), count
@@ -89,7 +90,7 @@ def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(coding: Coding, dtype: 
 @pytest.mark.parametrize("coding", Coding)
 @pytest.mark.parametrize("threads", [2, 3])
 def test_any_number_of_threads_gives_the_same(coding: Coding, threads: int) -> None:
-    codes, x = made(coding, 192, 320, 64).pack(LargePages()), rows(40, 320, torch.float32)
+    codes, x = pack_codes(made(coding, 192, 320, 64), LargePages()), rows(40, 320, torch.float32)
     alone, before = codes.product(x, None), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
