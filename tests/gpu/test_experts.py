@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from engine.kernels.products import expert_codes
 from engine.kernels.products.experts import TILINGS, Tiling
 from engine.kernels.routing import route
 from tests.engine.kernels.experts_case import Layer
@@ -22,6 +23,19 @@ def test_experts_agree_with_the_oracle(tokens: int, dtype: torch.dtype) -> None:
 def test_every_tiling_agrees_with_the_oracle_at_a_models_widths(cut: Tiling) -> None:
     for tokens in (1, 64, 700):
         Layer(tokens, 32, 8, 2048, 768).check(torch.bfloat16, "cuda", cut)
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
+def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, quantization: str) -> None:
+    for tokens in (1, 7, 300):
+        Layer(tokens, 16, 4, 256, 192).check_codes(quantization, dtype, "cuda")
+
+
+@pytest.mark.parametrize("cut", [*expert_codes.TILINGS.values(), expert_codes.MANY], ids=str)
+def test_every_tiling_of_codes_agrees_with_the_oracle_at_a_models_widths(cut: expert_codes.Tiling) -> None:
+    for tokens in (1, 64, 700):
+        Layer(tokens, 8, 2, 2048, 768).check_codes("nf4", torch.bfloat16, "cuda", cut)
 
 
 def test_the_likeliest_experts_are_kept() -> None:

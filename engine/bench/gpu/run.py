@@ -45,8 +45,8 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "prefill": (6, "engine.bench.gpu.sections.attention:prefill_kernel"),
     "nf4": (8, "engine.bench.gpu.sections.four_bits:products"),
     "decode": (38, "engine.bench.gpu.sections.decode:decode"),
-    "mixture": (18, "engine.bench.gpu.sections.mixture:mixture"),
-    "experts": (7, "engine.bench.gpu.sections.mixture:experts_alone"),
+    "mixture": (22, "engine.bench.gpu.sections.mixture:mixture"),
+    "experts": (11, "engine.bench.gpu.sections.mixture:experts_alone"),
     "tilings": (18, "engine.bench.gpu.sections.attention:tilings"),
     "fetched": (18, "engine.bench.gpu.sections.fetched:fetched"),
     "awq": (8, "engine.bench.gpu.sections.awq:products"),
@@ -58,7 +58,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "small": (4, "engine.bench.gpu.sections.small_kernels:small"),
     "mixed": (12, "engine.bench.gpu.sections.mixed:mixed"),
     "compiled": (10, "engine.bench.gpu.sections.fused:compiled"),
-    "peers": (80, "engine.bench.gpu.sections.peers:peers"),
+    "peers": (72, "engine.bench.gpu.sections.peers:peers"),
     "parallel": (120, "engine.bench.gpu.sections.parallel:parallel"),  # of two cards; with one it is not asked for
 }
 PARALLEL = "parallel"

@@ -3,7 +3,10 @@
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import SHARED, Codes
+from engine.kernels.coding import Coding
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
+from engine.kernels.products.expert_codes import ExpertCodes
 from engine.kernels.products.four_bits import CODES, table_of
 
 
@@ -14,6 +17,21 @@ def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
 def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor]:
     """What `awq_matmul` takes of a layer."""
     return empty(-(-outputs // OUTPUTS), -(-inputs // INPUTS), WORDS), empty(inputs // group, outputs)
+
+
+def expert_codes(coding: Coding, experts: int, outputs: int, inputs: int, dtype: torch.dtype) -> ExpertCodes:
+    """What `experts` takes of a layer's gates, or of what follows them."""
+    rows, groups = experts * outputs, inputs // 64
+    if coding is Coding.BYTES:
+        codes = Codes(coding, empty(rows, inputs, dtype=torch.int8), empty(rows, 1, dtype=torch.float32))
+        return ExpertCodes(codes, experts, None)
+    packed, entries = empty(rows, inputs // 2, dtype=torch.uint8), empty(16, dtype=torch.float32)
+    table = table_of(tuple(code / CODES for code in range(CODES)), dtype, packed.device)
+    if coding is Coding.ENTRIES:
+        return ExpertCodes(Codes(coding, packed, empty(rows, groups, dtype=torch.float32), entries), experts, table)
+    fine, coarse = empty(256, dtype=torch.float32), empty(-(-rows * groups // SHARED), 2, dtype=torch.float32)
+    codes = Codes(coding, packed, empty(rows, groups, dtype=torch.uint8), entries, fine, coarse, empty(rows))
+    return ExpertCodes(codes, experts, table)
 
 
 def four_bit_weights(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,8 +15,9 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
+from engine.kernels.coding import Coding
 from engine.kernels.jit import Launch, launched
-from engine.kernels.offline.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.meta_weights import awq_weights, empty, expert_codes, four_bit_weights
 from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
@@ -135,6 +136,14 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
         found = launched(experts, x, ids, by, *weights, Activation.SILU, *telling)
         for launch, what in zip(found, ("", "gate_up ", "down ", ""), strict=True):
             yield f"{_name(launch)} {what}{tokens} {TYPES[dtype]}", launch
+    if dtype is torch.bfloat16:
+        of_codes = (Coding.ENTRIES, 8), (Coding.ENTRIES, 256), (Coding.ENTRIES, 2048), (Coding.ENTRIES_TWICE, 8)
+        for coding, tokens in (*of_codes, (Coding.BYTES, 8)):
+            x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
+            ids = empty(tokens, each, dtype=torch.int64)
+            codes = [expert_codes(coding, count, *size, dtype) for size in ((2 * columns, hidden), (hidden, columns))]
+            _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.SILU)
+            yield f"{_name(gated)} of {coding.name.lower()} gate_up {tokens} {TYPES[dtype]}", gated
 
 
 @dataclass(frozen=True, slots=True)

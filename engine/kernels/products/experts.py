@@ -15,6 +15,8 @@ from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
+from engine.kernels.products import expert_codes
+from engine.kernels.products.expert_codes import ExpertCodes, SortedPairs
 from engine.kernels.products.gating import outputs_of, store_product
 from engine.kernels.silu_mul import Activation
 
@@ -81,6 +83,7 @@ def expert_product_kernel(
     out: tl.tensor,  # [pairs, outputs]
     x: tl.tensor,  # [pairs / EACH, inputs]
     weight: tl.tensor,  # [experts, outputs, inputs]
+    scales: tl.tensor,  # float32 [experts * outputs], of integers; or None
     order: tl.tensor,
     expert_of: tl.tensor,
     used: tl.tensor,
@@ -105,6 +108,8 @@ def expert_product_kernel(
     n, mine = outputs_of(tl.program_id(1), outputs, BLOCK_N, GATE)
     rows = weight + tl.load(expert_of + tile).to(tl.int64) * expert_stride
     rows += tl.where(mine, n, 0).to(tl.int64) * row_stride
+    if scales is not None:
+        own = scales + tl.load(expert_of + tile).to(tl.int64) * outputs
     there = m < pairs
     columns = x + (tl.where(there, m, 0) // EACH).to(tl.int64) * x_stride
     total = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
@@ -116,7 +121,11 @@ def expert_product_kernel(
         else:
             left = tl.load(rows[:, None] + k[None, :], mask=(k < inputs)[None, :], other=0.0)
             right = tl.load(columns[None, :] + k[:, None], mask=(k < inputs)[:, None] & there[None, :], other=0.0)
+        if scales is not None:
+            left = left.to(x.dtype.element_ty)
         total = tl.dot(left, right, total, input_precision="ieee")
+    if scales is not None:
+        total *= tl.load(own + n, mask=mine, other=0.0)[:, None]
     store_product(out, total, tl.program_id(1), m, pairs, outputs, GATE)
 
 
@@ -169,30 +178,30 @@ def experts(
     x: Tensor,
     ids: Tensor,
     weights: Tensor,
-    gate_up: Tensor,
-    down: Tensor,
+    gate_up: Tensor | ExpertCodes,
+    down: Tensor | ExpertCodes,
     activation: Activation,
     counts: Tensor | None = None,
     real: Tensor | None = None,
-    cut: Tiling | None = None,
+    cut: Tiling | expert_codes.Tiling | None = None,
     first: int = 0,
     whole: int | None = None,
 ) -> Tensor:
     """What a token's experts make of it, added up by its weights: [tokens, hidden] like x, in its dtype.
 
     x [tokens, hidden], of contiguous rows; ids, of experts, and weights [tokens, each]; gate_up [experts, 2 * columns,
-    hidden], the gates first; down [experts, hidden, columns]. Products are added up in float32; gates, what they gate
-    and what comes of both are rounded. These may be some of `whole` experts, from `first` on: what others make of a
-    token is not in the sum. `counts` int32 [whole] grows by how often each is asked, by tokens that are 1 in `real`
-    int32 [tokens, 1], if it is given. `cut` takes the place of the usual tiling. Gives the same bits each time and
-    never waits for the device, so it can be captured in a CUDA graph.
+    hidden], the gates first; down [experts, hidden, columns]; both may be codes. Products are added up in float32;
+    gates, what they gate and what comes of both are rounded. These may be some of `whole` experts, from `first` on:
+    what others make of a token is not in the sum. `counts` int32 [whole] grows by how often each is asked, by tokens
+    that are 1 in `real` int32 [tokens, 1], if it is given. `cut` takes the place of the usual tiling. Gives the same
+    bits each time and never waits for the device, so it can be captured in a CUDA graph.
     """
     (tokens, each), (count, hidden, columns) = ids.shape, down.shape
     out = torch.empty_like(x)
     if not tokens:
         return out
     pairs, whole = tokens * each, whole or first + count
-    cut = cut or tiling(pairs, whole, x.dtype)
+    cut = cut or (tiling if is_plain(down) else expert_codes.tiling)(pairs, whole, x.dtype)
     tiles = min(pairs, count + pairs // cut.block_m)
     lengths = tiles * cut.block_m, tiles, 1
     order, expert_of, used = (torch.empty(n, dtype=torch.int32, device=x.device) for n in lengths)
@@ -200,19 +209,42 @@ def experts(
     ids = ids.contiguous()
     launch(sort_pairs_kernel, (whole,), (order, expert_of, used, counts, real, ids, pairs, each, *sizes), num_warps=4)
 
-    def multiply(out: Tensor, x: Tensor, weight: Tensor, of_row: int, gate: Activation | None) -> None:
-        _, outputs, inputs = weight.shape
-        of_weight = inputs, outputs, x.stride(0), weight.stride(0), weight.stride(1)
-        how = of_row, cut.block_m, cut.block_n, cut.block_k, inputs % cut.block_k == 0, gate and gate.value
-        values = out, x, weight, order, expert_of, used, pairs, *of_weight, *how
-        grid = tiles, -(-outputs // cut.block_n)
-        launch(expert_product_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)
-
+    sorted_pairs = SortedPairs(order, expert_of, used, pairs, tiles)
     acted = torch.empty(pairs, columns, dtype=x.dtype, device=x.device)
-    multiply(acted, x, gate_up, each, activation)
+    _multiply(acted, x, gate_up, sorted_pairs, each, activation, cut)
     parts = torch.empty(pairs, hidden, dtype=torch.float32, device=x.device)
-    multiply(parts, acted, down, 1, None)
+    _multiply(parts, acted, down, sorted_pairs, 1, None, cut)
     block = min(COLUMNS, next_power_of_two(hidden))
     values = out, parts, weights.contiguous(), ids, hidden, each, first, count, block
     launch(add_pairs_kernel, (tokens, -(-hidden // block)), values, num_warps=4)
     return out
+
+
+def is_plain(weight: Tensor | ExpertCodes) -> bool:
+    """Whether its product is that of numbers: integers are made floats as they are read."""
+    return isinstance(weight, Tensor) or weight.table is None
+
+
+def _multiply(
+    out: Tensor,
+    x: Tensor,
+    weight: Tensor | ExpertCodes,
+    sorted_pairs: SortedPairs,
+    each: int,
+    gate: Activation | None,
+    cut: Tiling | expert_codes.Tiling,
+) -> None:
+    """Each pair's row of x, of which one has `each`, times the weight of its expert: [pairs, outputs]."""
+    if isinstance(cut, expert_codes.Tiling):
+        assert isinstance(weight, ExpertCodes)
+        return expert_codes.multiply(out, x, weight, sorted_pairs, each, gate, cut)
+    scales: Tensor | None = None
+    if isinstance(weight, ExpertCodes):
+        scales, weight = weight.codes.scales, weight.codes.codes.view(weight.shape)
+    _, outputs, inputs = weight.shape
+    of_weight = inputs, outputs, x.stride(0), weight.stride(0), weight.stride(1)
+    how = each, cut.block_m, cut.block_n, cut.block_k, inputs % cut.block_k == 0, gate and gate.value
+    order, expert_of, used, pairs, tiles = sorted_pairs
+    values = out, x, weight, scales, order, expert_of, used, pairs, *of_weight, *how
+    grid = tiles, -(-outputs // cut.block_n)
+    launch(expert_product_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)

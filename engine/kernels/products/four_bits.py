@@ -35,14 +35,15 @@ ASSEMBLED = constant(not interpreted)
 LANES = constant(4)  # of a warp, that share a row of weights
 
 
-def assembly() -> str:
+def assembly(upper_first: bool) -> str:
     """PTX that makes of a word's eight codes, $4, their floats, two in each of $0 to $3, in the order of the inputs.
-    $5 to $12 are the table, as `table_of` has it.
+    $5 to $12 are the table, as `table_of` has it. `upper_first`: of a byte's two the upper one is the first input's.
 
     `prmt` looks a byte up among eight by three bits of its selector, four at a time: of the low eight codes and of the
     high eight, either byte of their floats. Where a selector's fourth bit is set it spreads a byte's sign: so a code's
     own fourth bit becomes a mask, by which the two are chosen between.
     """
+    orders = (0x4051, 0x6273) if upper_first else (0x5140, 0x7362)
     code = ["and.b32 first, $4, 0x77777777", "shr.b32 second, first, 16", "shl.b32 moved, $4, 4"]
     for selector, signs, pairs in (("first", 0xD9C8, (0, 1)), ("second", 0xFBEA, (2, 3))):
         code.append(f"prmt.b32 mask, moved, $4, {signs:#x}")
@@ -50,12 +51,13 @@ def assembly() -> str:
             code.append(f"prmt.b32 few, ${at}, ${at + 1}, {selector}")
             code.append(f"prmt.b32 many, ${at + 2}, ${at + 3}, {selector}")
             code.append(f"lop3.b32 {found}, mask, many, few, 0xCA")  # mask ? many : few
-        code += [f"prmt.b32 ${pair}, small, large, {order:#x}" for pair, order in zip(pairs, (0x4051, 0x6273))]
+        code += [f"prmt.b32 ${pair}, small, large, {order:#x}" for pair, order in zip(pairs, orders)]
     return f"{{ .reg .b32 {', '.join(NAMES)}; " + "".join(f"{line}; " for line in code) + "}"
 
 
 NAMES = "first", "second", "moved", "mask", "few", "many", "small", "large"
-DECODE, REGISTERS = constant(assembly()), constant("=&r,=&r,=&r,=&r" + 9 * ",r")
+UPPER_FIRST, LOWER_FIRST = constant(assembly(upper_first=True)), constant(assembly(upper_first=False))
+REGISTERS = constant("=&r,=&r,=&r,=&r" + 9 * ",r")
 
 
 @jit
@@ -73,17 +75,26 @@ def held_table(table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def decoded(packed, table, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8]."""
+def codes_of(words, UPPER: tl.constexpr):  # type: ignore[no-untyped-def]
+    """[blocks, rows, lanes, 2, 8] of words [blocks, rows, lanes, 2], in the order of the inputs."""
+    return (words[:, :, :, :, None] >> (tl.arange(0, 8) ^ (1 if UPPER else 0)) * 4) & 15
+
+
+@jit
+def decoded(packed, table, DTYPE: tl.constexpr, UPPER: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8]; UPPER: a byte's upper one is the first."""
     words = packed.reshape(packed.shape[0], packed.shape[1], LANES, 2)
-    if ASSEMBLED:
+    if DTYPE.is_fp32():  # few models: a float is read for each code
+        floats = tl.load(table + codes_of(words, UPPER))
+    elif ASSEMBLED:
         small, large = table
         given = [words, small[0], small[1], small[2], small[3], large[0], large[1], large[2], large[3]]
-        a, b, c, d = tl.inline_asm_elementwise(DECODE, REGISTERS, given, (tl.int32,) * 4, is_pure=True, pack=1)
+        CODE: tl.constexpr = UPPER_FIRST if UPPER else LOWER_FIRST
+        a, b, c, d = tl.inline_asm_elementwise(CODE, REGISTERS, given, (tl.int32,) * 4, is_pure=True, pack=1)
         pairs = tl.join(tl.join(a, c), tl.join(b, d))
         floats = tl.join(half(pairs, 0, DTYPE), half(pairs, 1, DTYPE))
     else:
-        codes = (words[:, :, :, :, None] >> (tl.arange(0, 8) ^ 1) * 4) & 15
+        codes = codes_of(words, UPPER)
         small, large = tl.load(table + codes // 4), tl.load(table + codes // 4 + 4)
         floats = half((small >> codes % 4 * 8) & 255 | ((large >> codes % 4 * 8) & 255) << 8, 0, DTYPE)
     return floats.reshape(packed.shape[0], packed.shape[1], 8 * packed.shape[2])
@@ -102,6 +113,61 @@ def in_lanes(tile):  # type: ignore[no-untyped-def]
     2]: of each 16 that are multiplied at once, each lane has two of its own pairs twice."""
     split = tile.reshape(tile.shape[0], tile.shape[1], LANES, 2, 2, 2, 2).permute(0, 1, 3, 5, 2, 4, 6)
     return split.reshape(tile.shape[0], tile.shape[1], tile.shape[2])
+
+
+@jit
+def four_bit_product(  # type: ignore[no-untyped-def]
+    x,  # pointers [1, BLOCK_M, 1], to rows
+    filled,  # [1, BLOCK_M, 1], whether they are there
+    packed,
+    line,  # int64 [1, BLOCK_N, 1]: the first of an output's blocks
+    scales,
+    fine,  # None: scales are float32; else uint8, codes of what these are
+    coarse,  # then of each 256 scales what they are times, and what is added
+    first,  # then [1, BLOCK_N, 1]: which of all scales an output's first is
+    table,
+    blocks,  # of BLOCK_K inputs
+    DTYPE: tl.constexpr,
+    UPPER: tl.constexpr,
+    SHARED: tl.constexpr,  # blocks that share a scale
+    EVEN: tl.constexpr,  # whether the blocks that are read at once divide those of the inputs
+    BLOCK_K: tl.constexpr,
+    AT_ONCE: tl.constexpr,  # blocks that a share reads at once
+    SHARES: tl.constexpr,  # of the inputs: one a warp, or one
+    STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
+):
+    """What BLOCK_N outputs make of BLOCK_M rows, float32 [BLOCK_N, BLOCK_M]."""
+    WORDS: tl.constexpr = BLOCK_K // 8
+    if DTYPE.is_fp32():
+        held = table
+    else:
+        held = held_table(table)
+    begin = (tl.arange(0, SHARES) * AT_ONCE)[:, None, None]
+    block = begin + tl.arange(0, AT_ONCE)[None, None, :]
+    word = begin * WORDS + tl.arange(0, AT_ONCE * WORDS)[None, None, :]
+    k = begin * BLOCK_K + tl.arange(0, AT_ONCE * BLOCK_K)[None, None, :]
+    x_rows, lines = x + k, packed + line * WORDS + word
+    total = tl.zeros([AT_ONCE * SHARES, line.shape[1], x.shape[1]], tl.float32)
+    for start in tl.range(0, blocks, SHARES * AT_ONCE, num_stages=STAGES):
+        left = blocks - start
+        columns = tl.load(x_rows + start * BLOCK_K, mask=filled & ((k < left * BLOCK_K) | EVEN), other=0.0)
+        codes = tl.load(lines + start * WORDS, mask=(word < left * WORDS) | EVEN, other=0)
+        there = (block < left) | EVEN
+        scale = tl.load(scales + (line + start + block) // SHARED, mask=there, other=0)
+        if fine is not None:
+            shared = coarse + (first + start + block) // 256 * 2
+            scale = tl.load(fine + scale.to(tl.int32)) * tl.load(shared, mask=there, other=0.0)
+            scale += tl.load(shared + 1, mask=there, other=0.0)
+        weights = in_lanes(decoded(by_block(codes, AT_ONCE), held, DTYPE, UPPER))
+        given = in_lanes(by_block(columns, AT_ONCE)).permute(0, 2, 1)
+        if AT_ONCE * SHARES == 1:  # all warps have the same inputs
+            product = tl.dot(
+                weights.reshape(line.shape[1], BLOCK_K), given.reshape(BLOCK_K, x.shape[1]), input_precision="ieee"
+            )
+            total += product.reshape(1, line.shape[1], x.shape[1]) * scale
+        else:
+            total += tl.dot(weights, given, input_precision="ieee") * by_block(scale, AT_ONCE)
+    return tl.sum(total, axis=0)
 
 
 @jit(do_not_specialize=["rows", "row_tiles"])
@@ -124,7 +190,7 @@ def four_bit_matmul_kernel(
     BLOCK_K: tl.constexpr,
     AT_ONCE: tl.constexpr,  # blocks that a warp reads at once
     WARPS: tl.constexpr,
-    STAGES: tl.constexpr,  # the loop is told of them outright, so that scales are read ahead too
+    STAGES: tl.constexpr,
     AHEAD: tl.constexpr,  # words of each output that are fetched before x is there
     GATE: tl.constexpr,  # the activation of the first half of the outputs, or None
 ) -> None:
@@ -136,24 +202,13 @@ def four_bit_matmul_kernel(
     fetch_ahead(packed + line * WORDS + fetched[None, None, :])
     fetch_ahead(scales + line // SHARED)
     await_inputs()
-    held = held_table(table)
     m = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     filled = (m < rows)[None, :, None]
-    first = (tl.arange(0, WARPS) * AT_ONCE)[:, None, None]
-    block = first + tl.arange(0, AT_ONCE)[None, None, :]
-    word = first * WORDS + tl.arange(0, AT_ONCE * WORDS)[None, None, :]
-    k = first * BLOCK_K + tl.arange(0, AT_ONCE * BLOCK_K)[None, None, :]
-    x_rows, lines = x + m.to(tl.int64)[None, :, None] * x_stride + k, packed + line * WORDS + word
-    total = tl.zeros([AT_ONCE * WARPS, BLOCK_N, BLOCK_M], tl.float32)
-    for start in tl.range(0, blocks, WARPS * AT_ONCE, num_stages=STAGES):
-        left = blocks - start
-        columns = tl.load(x_rows + start * BLOCK_K, mask=filled & ((k < left * BLOCK_K) | EVEN), other=0.0)
-        codes = tl.load(lines + start * WORDS, mask=(word < left * WORDS) | EVEN, other=0)
-        scale = tl.load(scales + (line + start + block) // SHARED, mask=(block < left) | EVEN, other=0.0)
-        weights = in_lanes(decoded(by_block(codes, AT_ONCE), held, x.dtype.element_ty))
-        given = in_lanes(by_block(columns, AT_ONCE)).permute(0, 2, 1)
-        total += tl.dot(weights, given, input_precision="ieee") * by_block(scale, AT_ONCE)
-    product = tl.sum(total, axis=0)
+    x_rows = x + m.to(tl.int64)[None, :, None] * x_stride
+    product = four_bit_product(
+        x_rows, filled, packed, line, scales, None, None, None, table, blocks,
+        x.dtype.element_ty, True, SHARED, EVEN, BLOCK_K, AT_ONCE, WARPS, STAGES,
+    )  # fmt: skip
     if bias is not None:
         product += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[:, None]
     store_product(out, product, tile // row_tiles, m, rows, outputs, GATE)

@@ -18,6 +18,7 @@ from engine.models.fusion.parts import (
     fused_mlp,
     fused_norm,
 )
+from engine.models.quantization.coded_experts import CodedExperts
 
 
 def fuse_part(part: nn.Module, setting: Setting) -> FusedPart | None:
@@ -42,7 +43,7 @@ def _maker(part: nn.Module, setting: Setting) -> Callable[[nn.Module, Setting], 
         return fused_angles if setting.kernels.angles is not None else None
     if type(part).__name__.endswith("Norm") and not type(part).__module__.startswith("torch."):
         return fused_norm
-    if all(isinstance(getattr(part, name, None), nn.Parameter) for name in WEIGHTS):
+    if isinstance(part, CodedExperts) or all(isinstance(getattr(part, name, None), nn.Parameter) for name in WEIGHTS):
         return fused_experts if setting.kernels.experts is not None else None
     if type(part).__name__.endswith("Router"):
         return fused_router if setting.kernels.route is not None else None

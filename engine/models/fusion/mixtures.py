@@ -9,16 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.kernels.silu_mul import Activation
 from engine.models.expert_weights import held, held_by_experts
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
+from engine.models.quantization.coded_experts import CodedExperts
 from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, in_order, tally_of
 
 EXPERTS, ROUTER = "experts", "router"
 NO_WEIGHT = 1e-6  # of an expert that is as good as any other
 SCALES = 0.01, 0.1, 1.0, 3.0, 10.0  # of a proof's tokens: what gates gate is squared, and may leave float16
 TIMES = 0, 1, 3  # an expert, that experts are proved with more tokens: many are cut otherwise, but in float32
+Weight = Tensor | ExpertCodes
 Route = Callable[[Tensor, int, bool, torch.dtype], tuple[Tensor, Tensor] | None]  # as `engine.kernels.routing`'s
 
 
@@ -81,9 +84,8 @@ def kind_of_router(
 def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
     compute, own = setting.kernels.experts, type(part).forward
     assert compute is not None
-    weights = held_by_experts(part)
-    if weights is None or weights[0].dtype is not setting.dtype:
-        raise LeftAlone("its weights are not laid out as ours")
+    weights_of = _weights_of(part, setting.dtype)
+    weights = weights_of(part)
     (experts, hidden, _), first, whole = weights[1].shape, first_expert(part), all_experts(part)
     tried = TIMES[:1] if setting.dtype is torch.float32 else TIMES
     cases = [drawn(setting, hidden, experts, max(1, times * experts), first) for times in tried]
@@ -105,12 +107,25 @@ def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
         if not setting.serves(x):
             return own(self, x, ids, by)
         use.served = True
-        given = x, ids, by, self.gate_up_proj, self.down_proj
-        return compute(*given, activation, *tally_of(self, len(x)), first=first, whole=whole)
+        return compute(x, ids, by, *weights_of(self), activation, *tally_of(self, len(x)), first=first, whole=whole)
 
     fused = subclass(part, forward, EXPERTS, use)
     setattr(fused.cls, COUNTS_ITSELF, True)
     return fused
+
+
+def _weights_of(part: nn.Module, dtype: torch.dtype) -> Callable[[Any], tuple[Weight, Weight]]:
+    """What tells the weights of a module like this one. Raises LeftAlone where they are none of ours."""
+    if isinstance(part, CodedExperts):
+        codes = part.gate_up, part.down
+        if not all(serves(one) for one in codes):
+            raise LeftAlone("its codes are none of those that our kernel multiplies")
+        (gates, downs), experts = (table_for(one, dtype) for one in codes), part.num_experts
+        return lambda self: (ExpertCodes(self.gate_up, experts, gates), ExpertCodes(self.down, experts, downs))
+    weights = held_by_experts(part)
+    if weights is None or weights[0].dtype is not dtype:
+        raise LeftAlone("its weights are not laid out as ours")
+    return lambda self: (self.gate_up_proj, self.down_proj)
 
 
 def fused_router(part: nn.Module, setting: Setting) -> FusedPart:

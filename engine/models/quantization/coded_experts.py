@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from engine.kernels.codes import Codes, joined
 from engine.models.expert_weights import WEIGHTS
-from engine.models.routing import holds_experts, in_order
+from engine.models.routing import holds_experts
 
 _BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
 CODES = "coded"  # an attribute of a parameter that a quantizer left: what its numbers mean
@@ -31,7 +31,6 @@ class CodedExperts(nn.Module):
             delattr(own, name)
             own.register_buffer(name, None)
         self._own = (own,)  # not a part of this one: it holds no weights
-        self._ordered = in_order(type(own).forward)
 
     @property
     def matrix(self) -> int:
@@ -55,9 +54,9 @@ class CodedExperts(nn.Module):
             made.append(weight)
         return made[0], made[1]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        x, ids, by = self._ordered(args, kwargs)
-        return functional_call(self._own[0], dict(zip(WEIGHTS, self.dense(x.dtype))), (x, ids, by))
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        given = hidden_states, top_k_index, top_k_weights
+        return functional_call(self._own[0], dict(zip(WEIGHTS, self.dense(hidden_states.dtype))), given)
 
 
 @contextmanager

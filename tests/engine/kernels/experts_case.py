@@ -6,8 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from engine.kernels.codes import Codes, joined
+from engine.kernels.products import expert_codes
+from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.experts import Tiling, experts
 from engine.kernels.silu_mul import Activation
+from engine.models.quantization.bitsandbytes import eight_bit_codes, four_bit_codes
 
 CLOSE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the largest number
 
@@ -56,6 +60,34 @@ class Layer:
         assert torch.equal(again, out), "the same bits each time"
         assert (everyone == given[1].flatten().bincount(minlength=self.experts)).all()
 
+    def check_codes(
+        self, quantization: str, dtype: torch.dtype, device: str, cut: Tiling | expert_codes.Tiling | None = None
+    ) -> None:
+        """The same of weights that are codes, and of some of the experts alone."""
+        x, ids, weights, *plain = self.draw(dtype, device)
+        made = [codes_of(weight.float(), quantization) for weight in plain]
+        numbers = [codes.numbers().view(weight.shape) for codes, weight in zip(made, plain)]
+
+        def some(first: int, end: int) -> list[ExpertCodes]:
+            outputs = [codes.outputs // self.experts for codes in made]
+            rows = [codes.rows(first * each, end * each) for codes, each in zip(made, outputs)]
+            return [ExpertCodes(codes, end - first, table_for(codes, dtype)) for codes in rows]
+
+        assert all(serves(codes) for codes in made)
+        out = experts(x, ids, weights, *some(0, self.experts), Activation.SILU, cut=cut)
+        expected = oracle(x, ids, weights, *numbers)
+        off = (out.double() - expected).abs().max() / expected.abs().max()
+        assert off <= CLOSE[dtype], (self, quantization, cut, float(off))
+        half = self.experts // 2
+        parts = sum(
+            experts(
+                x, ids, weights, *some(first, end), Activation.SILU, cut=cut, first=first, whole=self.experts
+            ).double()
+            for first, end in ((0, half), (half, self.experts))
+            if first < end
+        )
+        assert (parts - out.double()).abs().max() <= 2 * CLOSE[dtype] * out.double().abs().max()
+
     def check_parts(self, dtype: torch.dtype, given: tuple[Tensor, ...], out: Tensor, cut: Tiling | None) -> None:
         """What some of the experts give, and the others, is together what all give; each counts for all."""
         x, ids, weights, *held = given
@@ -69,6 +101,18 @@ class Layer:
                 assert (counts == asked).all()
         together = sum(parts)
         assert (together - out.double()).abs().max() <= 2 * CLOSE[dtype] * out.double().abs().max()
+
+
+def codes_of(weight: Tensor, quantization: str) -> Codes:
+    """Of experts' weights `[experts, outputs, inputs]`, as a load makes them."""
+    tables = dict[bytes, Tensor]()
+    made = [
+        eight_bit_codes(one) if quantization == "int8" else four_bit_codes(one, quantization == "nf4-double", tables)
+        for one in weight
+    ]
+    whole = joined(made)
+    assert whole is not None
+    return whole
 
 
 def oracle(x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+from engine.kernels.products import expert_codes
 from engine.kernels.products.experts import TILINGS, Tiling, experts, tiling
 from engine.kernels.routing import route
 from engine.kernels.silu_mul import Activation
@@ -44,9 +45,34 @@ def test_every_tiling_agrees_with_the_oracle(cut: Tiling) -> None:
     Layer(150, 4, 2, 32, 32).check(torch.float16, "cpu", cut, to_one=True)
 
 
+CODED = [
+    Layer(1, 4, 2, 64, 64),
+    Layer(5, 8, 3, 192, 128),  # blocks that warps do not divide
+    Layer(40, 3, 2, 128, 64),
+    Layer(3, 1, 1, 64, 64),
+]
+
+
+@pytest.mark.parametrize("layer", CODED, ids=str)
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
+def test_codes_are_multiplied_as_the_numbers_they_stand_for(
+    layer: Layer, quantization: str, dtype: torch.dtype
+) -> None:
+    layer.check_codes(quantization, dtype, "cpu")
+
+
+@pytest.mark.parametrize("cut", [*expert_codes.TILINGS.values(), expert_codes.MANY], ids=str)
+def test_every_tiling_of_codes_agrees_with_the_oracle(cut: expert_codes.Tiling) -> None:
+    Layer(1, 4, 2, 64, 64).check_codes("nf4", torch.float16, "cpu", cut)
+    Layer(90, 4, 2, 320, 64).check_codes("nf4-double", torch.float16, "cpu", cut)
+
+
 def test_more_pairs_are_cut_into_larger_tiles() -> None:
     sizes = [tiling(pairs, 64, torch.bfloat16).block_m for pairs in (8, 512, 513, 3072, 3073, 100_000)]
     assert sizes == [16, 16, 64, 64, 128, 128]
+    coded = [expert_codes.tiling(pairs, 64, torch.bfloat16).block_m for pairs in (8, 512, 513, 3072, 3073)]
+    assert coded == [8, 8, 32, 32, 64]
 
 
 def test_no_tokens_are_no_launch() -> None:

@@ -17,8 +17,9 @@ from engine.core.setup.rehearsal import Rehearsal
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
+from engine.kernels.coding import Coding
 from engine.kernels.jit import Launch, launched
-from engine.kernels.offline.meta_weights import awq_weights, empty, four_bit_weights
+from engine.kernels.offline.meta_weights import awq_weights, empty, expert_codes, four_bit_weights
 from engine.kernels.offline.shipped import norm
 from engine.kernels.offline.specialization import specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
@@ -150,6 +151,11 @@ def mixture(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     for real in (None, empty(MOST, 1)[:tokens]):
         telling = empty(4, model.experts)[1], real
         yield from launched(experts, new(tokens, hidden), *sent, *weights, model.activation, *telling)
+    for coding in (Coding.ENTRIES, Coding.ENTRIES_TWICE, Coding.BYTES):
+        codes = (
+            expert_codes(coding, model.experts, *size, gpu.dtype) for size in ((2 * columns, hidden), (hidden, columns))
+        )
+        yield from launched(experts, new(tokens, hidden), *sent, *codes, model.activation)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:
