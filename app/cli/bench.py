@@ -23,6 +23,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     names = ("all", *QUANTIZATIONS)
     what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
+    what = "with --quantization: of a mixture of experts, 320 M parameters"
+    bench.add_argument("--mixture", action="store_true", help=what)
     what = "measure each technique on its workload, beside the run without it; or those named, of speculation, beams, "
     what += "kv, swap, constrained, compression"
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
@@ -39,6 +41,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.soak and not options.serve:
         raise InvalidInput(f"soak={options.soak}: give --serve with it")
+    if options.mixture and not options.quantization:
+        raise InvalidInput("mixture: give --quantization with it")
     if options.ui:
         from app.bench.run import main as measure_window
 
@@ -59,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
         from engine.bench.cpu import quantized
 
         chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
-        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
+        mixture = {"shape": quantized.MIXTURE, "experts": quantized.EXPERTS} if options.mixture else {}
+        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads, **mixture)
         print(found.json() if options.json else found.text())
         return 0
     import torch

@@ -1,4 +1,4 @@
-"""What is measured: a random Llama of fixed seed, and prompts of random tokens that each want a fixed number more."""
+"""What is measured: a random Llama of fixed seed, or a mixture, and prompts of random tokens that each want a fixed number more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from engine.config.specs import SamplingParams
 from engine.workloads.workload import Arrival, Workload
@@ -96,6 +96,33 @@ def random_llama(shape: Shape, seed: int = 0) -> LlamaForCausalLM:
         attn_implementation="sdpa",
     )
     return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Those of a layer: how many, how many of them have each token, and how wide each is."""
+
+    count: int
+    each: int
+    columns: int
+
+
+def random_mixture(shape: Shape, experts: Experts, seed: int = 0) -> Qwen3MoeForCausalLM:
+    """A model in eval mode whose MLPs are experts, of torch's default dtype and device, with weights from the seed. It
+    has no end token."""
+    torch.manual_seed(seed)
+    config = Qwen3MoeConfig(
+        **shape.settings,
+        num_experts=experts.count,
+        num_experts_per_tok=experts.each,
+        moe_intermediate_size=experts.columns,
+        norm_topk_prob=True,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return Qwen3MoeForCausalLM(config).eval().requires_grad_(False)
 
 
 def twin(module: LlamaForCausalLM) -> LlamaForCausalLM:

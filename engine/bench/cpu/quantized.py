@@ -1,4 +1,5 @@
-"""`batchscope bench --quantization all`: a model of 100 M parameters in every quantization, on the CPU.
+"""`batchscope bench --quantization all`: a model of 100 M parameters in every quantization, on the CPU; with `--mixture`
+one of 320 M, nine tenths of which are experts.
 
 The same random weights each time, saved once in bfloat16 and loaded as any model is. All sides decode in turn, round
 by round, each with the number of threads that is its best; what is compared are medians of one run.
@@ -18,11 +19,12 @@ from statistics import median
 import torch
 from tqdm import tqdm
 
+from engine.bench.asked_share import asked_share
 from engine.bench.bars import no_bars
 from engine.bench.cpu.alone import alone
 from engine.bench.cpu.noise import Noise, NoiseMeter
 from engine.bench.cpu.rounded_awq import save_rounded_awq
-from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama
+from engine.bench.subject import Case, Experts, Lengths, Shape, make_case, plain_tokenizer, random_llama, random_mixture
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core import machine
@@ -33,6 +35,8 @@ from engine.trace.measures.decode_steps import decode_steps
 from engine.trace.records import Machine, Roof
 
 SHAPE = Shape(hidden=768, layers=14, heads=12, kv_heads=6, intermediate=2048)  # 104 M parameters
+EXPERTS = Experts(32, 4, 512)
+MIXTURE = Shape(hidden=768, layers=8, heads=12, kv_heads=6, vocabulary=4096)  # 322 M parameters with these experts
 BATCHES = (1, 16)
 PROMPT = 32  # tokens of each prompt
 TRIAL = 8  # decode steps by which the number of threads is chosen
@@ -127,7 +131,7 @@ class QuantizedReport:
                 )
         lines += [
             "",
-            "Bound: the bytes of all weights but the embedding, and of the rows' keys and values, "
+            "Bound: the bytes of all weights but the embedding and the experts that nobody asks, and of the rows' keys and values, "
             "at the speed at which this machine copies.",
             f"The run took {self.seconds:.0f} s.",
         ]
@@ -145,6 +149,7 @@ class Loaded:
         self.seconds: dict[int, list[float]] = {}
         self.threads: dict[int, int] = {}
         self._roofs: dict[int, Roof] = {}
+        self._asked: dict[int, float] = {}
 
     def step_seconds(self, batch: int, new_tokens: int, threads: int) -> float:
         """The median decode step of `batch` rows; the engine is made and warmed up off the clock."""
@@ -154,6 +159,7 @@ class Loaded:
             assert engine.roof is not None
             self._roofs[threads] = engine.roof
             trace = engine.run(case.workload()).result()
+        self._asked[batch] = asked_share(self.model.card, trace, batch)
         return median(timing.step for timing in decode_steps(trace.steps, batch))
 
     def choose_threads(self, batch: int, choices: Sequence[int]) -> None:
@@ -168,18 +174,24 @@ class Loaded:
 
     def side(self, new_tokens: int) -> Side:
         card = self.model.card
-        weights = round(card.body_parameters * card.bytes_per_weight) + card.head_parameters * self.model.dtype.itemsize
+        head = card.head_parameters * self.model.dtype.itemsize
         decodes = []
         for batch, seconds in self.seconds.items():
-            read = weights + batch * (PROMPT + new_tokens // 2) * card.kv_token_bytes
+            multiplied = card.body_parameters - round((1 - self._asked[batch]) * card.expert_parameters)
+            read = (
+                round(multiplied * card.bytes_per_weight)
+                + head
+                + batch * (PROMPT + new_tokens // 2) * card.kv_token_bytes
+            )
             bandwidth = self._roofs[self.threads[batch]].bandwidth_at(read)
             decodes.append(Decode(batch, self.threads[batch], tuple(seconds), read, read / bandwidth))
         return Side(self.quantization, self.dtype, self.load_seconds, card.weight_bytes, tuple(decodes))
 
 
-def save_subject(folder: Path, shape: Shape) -> Path:
-    """A random Llama in bfloat16 with a tokenizer, as files."""
-    random_llama(shape).to(torch.bfloat16).save_pretrained(folder)
+def save_subject(folder: Path, shape: Shape, experts: Experts | None = None) -> Path:
+    """A random model in bfloat16 with a tokenizer, as files: a Llama, or with experts a mixture."""
+    module = random_llama(shape) if experts is None else random_mixture(shape, experts)
+    module.to(torch.bfloat16).save_pretrained(folder)
     plain_tokenizer(shape.vocabulary).save_pretrained(folder)
     return folder
 
@@ -190,17 +202,20 @@ def run(
     threads: int | None = None,
     *,
     shape: Shape = SHAPE,
+    experts: Experts | None = None,
     batches: Sequence[int] = BATCHES,
     new_tokens: int = 32,
     progress: bool = True,
 ) -> QuantizedReport:
     """Measures these quantizations, and none in float32 and bfloat16 whatever is asked for. `threads` None: of 1 and
-    all cores the faster, for each side and batch."""
+    all cores the faster, for each side and batch. With `experts` of a mixture, which no AWQ is made of."""
     begun, meter = time.perf_counter(), NoiseMeter()
     keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # this thread only looks on: see `alone`
     choices = [threads] if threads else sorted({1, machine.usable_cores()})
+    if experts is not None:
+        quantizations = [name for name in quantizations if name != "awq"]
     wanted = [("none", "float32"), ("none", "bfloat16")] + [(q, "bfloat16") for q in quantizations if q != "none"]
     sides: list[Loaded | Side] = []
     total = len(wanted) * (1 + len(batches) * (rounds + 1))
@@ -210,7 +225,7 @@ def run(
         tqdm(total=total, file=sys.stderr, disable=not progress, bar_format="{bar:20} {n}/{total} {postfix}") as say,
     ):
         say.set_postfix_str("making the model")
-        plain = save_subject(Path(scratch) / "plain", shape)
+        plain = save_subject(Path(scratch) / "plain", shape, experts)
         awq = save_rounded_awq(plain, Path(scratch) / "awq", 128) if "awq" in quantizations else plain
         try:
             for quantization, dtype in wanted:
@@ -237,7 +252,7 @@ def run(
             torch.set_num_threads(before)
     card = there[0].model.card
     report = QuantizedReport(
-        model=f"Random Llama of {card.parameters / 1e6:.1f} M parameters, prompts of {PROMPT} tokens",
+        model=f"Random {_kind(experts)} of {card.parameters / 1e6:.1f} M parameters, prompts of {PROMPT} tokens",
         machine=machine.describe(max(choices)),
         versions=machine.versions(),
         rounds=rounds,
@@ -249,3 +264,9 @@ def run(
     there.clear()
     gc.collect()
     return report
+
+
+def _kind(experts: Experts | None) -> str:
+    if experts is None:
+        return "Llama"
+    return f"mixture with {experts.count} experts a layer, {experts.each} a token,"

@@ -18,7 +18,7 @@ from engine.bench.gpu.sections.attention import Case, K, Kernels, Pool, compile_
 from engine.bench.gpu.sections.decode import begun, pool_bytes, random_qwen3, switched, wrapped
 from engine.bench.gpu.sections.fetched import TRIED, changed
 from engine.bench.gpu.sections.fused import fused
-from engine.bench.gpu.sections.mixture import experts_alone, random_mixture
+from engine.bench.gpu.sections.mixture import experts_alone, in_codes, random_mixture
 from engine.bench.gpu.sections.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.sections.small_kernels import sampling, small
 from engine.bench.gpu.sections.yardstick import settings
@@ -61,6 +61,8 @@ def of_large(bench: Bench, quantization: str = "none") -> None:
 def of_mixture(bench: Bench) -> None:
     """Those of a mixture's layer, and every tiling of its experts that is tried."""
     meet(bench, random_mixture(bench, 1), settings(bench))
+    if not missing("nf4"):
+        meet(bench, in_codes(random_mixture(bench, 1), "nf4"), settings(bench))
     if not bench.rehearsal:
         experts_alone(bench)
 

@@ -6,7 +6,7 @@ import pytest
 import transformers
 
 from engine.bench.cpu import quantized
-from engine.bench.subject import Shape
+from engine.bench.subject import Experts, Shape
 
 TINY = Shape(hidden=128, layers=2, heads=4, kv_heads=2, intermediate=256, vocabulary=512, context=256)
 
@@ -44,6 +44,23 @@ def test_a_step_reads_the_weights_as_they_are_held_and_the_context_of_every_row(
         assert [d.read for d in side.decodes] == [
             (2 * layer + 128 * 512) * item + batch * context * kv * item for batch in (1, 3)
         ]
+
+
+def test_a_mixture_is_measured_too_whose_steps_read_the_experts_that_are_asked() -> None:
+    experts = Experts(8, 2, 64)
+    found = quantized.run(
+        ("nf4", "awq"), 1, 1, shape=TINY, experts=experts, batches=(1, 3), new_tokens=6, progress=False
+    )
+    assert [side.name for side in found.sides] == ["none, float32", "none, bfloat16", "nf4"], "no AWQ is made of one"
+    _, halved, four = found.sides
+    assert four.weight_bytes < 0.5 * halved.weight_bytes
+    layer, one = 128 * 128 * 2 + 128 * 64 * 2 + 128 * 8, 3 * 128 * 64
+    whole = 2 * (2 * layer + 2 * 8 * one + 128 * 512)
+    kv = 2 * 2 * 2 * 32 * 2 * (quantized.PROMPT + 3)
+    alone, several = halved.decodes
+    assert alone.read == whole - 2 * 2 * 6 * one + kv, "one row asks two experts of eight"
+    assert alone.read < several.read < whole + 3 * kv
+    assert "mixture with 8 experts a layer, 2 a token" in found.text()
 
 
 def test_the_report_is_a_table_for_people_and_numbers_for_programs(report: quantized.QuantizedReport) -> None:

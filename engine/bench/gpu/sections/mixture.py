@@ -9,11 +9,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.bench.asked_share import asked_share
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.sections.decode import (
     begun,
@@ -25,7 +25,8 @@ from engine.bench.gpu.sections.decode import (
     wrapped,
 )
 from engine.bench.gpu.stopwatch import one_after_another
-from engine.bench.subject import Case, Lengths, Shape, make_case
+from engine.bench.subject import Case, Experts, Lengths, Shape, make_case
+from engine.bench.subject import random_mixture as drawn
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.codes import Codes
@@ -41,13 +42,11 @@ from engine.models.quantization.bitsandbytes import eight_bit_codes, four_bit_co
 from engine.models.quantization.coded_experts import CODES, coded, settle
 from engine.models.routing import holds_experts
 from engine.trace.measures.decode_steps import decode_steps
-from engine.trace.records import Kind, ModelCard
-from engine.trace.trace import Trace
-from engine.trace.work import activated
+from engine.trace.records import ModelCard
 
 SHAPE = Shape(2048, 16, 16, 4, 6144, 50_304, 4096, head_dim=128)
-TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
-EXPERTS, EACH, WIDE = 64, 8, 1024  # of a layer, asked by a token, columns of each
+TINY = Shape(64, 1, 2, 1, 64, 128, 256, head_dim=32)
+EXPERTS = Experts(64, 8, 1024)
 MIXTURE = columns(
     "batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | experts 8.0% | bound ms 9.3f | of copy 8.0% | replayed 8.0%"
 )
@@ -77,21 +76,12 @@ ROOM = 20 << 30  # bytes of GPU memory
 
 def random_mixture(bench: Bench, layers: int = SHAPE.layers) -> PreTrainedModel:
     """About 7 billion random parameters, of which a token multiplies with a fifth, on the GPU; at a rehearsal a few."""
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
-
-    shape, experts, each, wide = (
-        (TINY, 4, 2, 32) if bench.rehearsal else (replace(SHAPE, layers=layers), EXPERTS, EACH, WIDE)
-    )
-    config = Qwen3MoeConfig(
-        **shape.settings, num_experts=experts, num_experts_per_tok=each, moe_intermediate_size=wide,
-        tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
-    torch.manual_seed(0)
+    shape, experts = (TINY, Experts(4, 2, 64)) if bench.rehearsal else (replace(SHAPE, layers=layers), EXPERTS)
     before = torch.get_default_dtype()
     torch.set_default_dtype(bench.watch.dtype)
     try:
         with torch.device(bench.watch.device):
-            return Qwen3MoeForCausalLM(config).eval().requires_grad_(False)
+            return drawn(shape, experts)
     finally:
         torch.set_default_dtype(before)
 
@@ -127,7 +117,7 @@ def mixture(bench: Bench) -> None:
     prompt, new = (6, 8) if bench.rehearsal else (256, 48)
     batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64)
     table = bench.table(
-        f"A decode step of a mixture, {EXPERTS} experts a layer, {EACH} a token, in bfloat16",
+        f"A decode step of a mixture, {EXPERTS.count} experts a layer, {EXPERTS.each} a token, in bfloat16",
         (("", "12"), *MIXTURE, ("× counted", "10.3f")),
     )
     counted: dict[int, float] = {}
@@ -148,7 +138,7 @@ def mixture(bench: Bench) -> None:
                 for _ in range(1 if bench.rehearsal else 2):  # the first warms up
                     trace = engine.run(case.workload()).result()
                 seconds = median(timing.period for timing in decode_steps(trace.steps, batch))
-                share = _asked(engine.card, trace, batch)
+                share = asked_share(engine.card, trace, batch)
                 context = prompt + new // 2
                 bound = _read(engine.card, share) + batch * context * engine.card.kv_token_bytes
                 bound /= bench.watch.bandwidth
@@ -252,13 +242,6 @@ def _time_experts(bench: Bench, table: Table, parts: Sequence[Any], tokens: int,
     table.add(tokens, share, read / 1e6, 1e6 * seconds, *beside, 1e6 * tried[best], str(best))
     table.rows[-1]["all"] = {str(cut): 1e6 * taken for cut, taken in tried.items()}
     return seconds
-
-
-def _asked(card: ModelCard, trace: Trace, batch: int) -> float:
-    """The share of all experts that a decode step of so many rows is told, or else likely, to ask."""
-    steps = [step for step in trace.steps if step.rows == batch and (step.kind == Kind.DECODE).all()]
-    tokens = np.full(len(steps), batch)
-    return float(np.mean(activated(card.active_experts / card.experts, steps, tokens)))
 
 
 def _read(card: ModelCard, share: float) -> float:

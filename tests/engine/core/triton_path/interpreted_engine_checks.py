@@ -271,11 +271,16 @@ def replayed_and_not(model: LoadedModel, config: EngineConfig) -> Iterator[tuple
         yield said(model, replace(config, mixed_graphs=mixed), greedy=False, new=2)[:2]
 
 
-@pytest.mark.parametrize("name", ["gemma3", "mixtral"])
-def test_steps_with_prompts_give_the_same_tokens_replayed_and_eager(name: str, tmp_path: Path) -> None:
-    """Chunks beside decode rows, of models with norms of heads, with windows, and with experts."""
+@pytest.mark.parametrize(("name", "quantization"), [("gemma3", "none"), ("mixtral", "none"), ("mixtral", "nf4-double")])
+def test_steps_with_prompts_give_the_same_tokens_replayed_and_eager(
+    name: str, quantization: str, tmp_path: Path
+) -> None:
+    """Chunks beside decode rows, of models with norms of heads, with windows, and with experts, codes among them."""
     save_tiny_model(TINY_MODELS[name], tmp_path)
-    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
+    model = load(ModelSpec(str(tmp_path), quantization, dtype="float32", device="cpu"))
+    if quantization != "none":
+        assert model.fusion is not None
+        assert model.fusion.fused["CodedExperts", "experts"] == 2
     config = EngineConfig("chunked", 8, 16, block_size=4, depth=1)
     (replayed, steps), (eager, others) = replayed_and_not(model, config)
     assert replayed == eager
