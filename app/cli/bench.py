@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
         from engine.bench.cpu import quantized
 
         chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
-        mixture = {"shape": quantized.MIXTURE, "experts": quantized.EXPERTS} if options.mixture else {}
-        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads, **mixture)
+        shape, experts = (quantized.MIXTURE, quantized.EXPERTS) if options.mixture else (quantized.SHAPE, None)
+        found = quantized.run(chosen, options.rounds, options.threads, shape=shape, experts=experts)
         print(found.json() if options.json else found.text())
         return 0
     import torch

@@ -1,4 +1,5 @@
-"""What is measured: a random Llama of fixed seed, or a mixture, and prompts of random tokens that each want a fixed number more."""
+"""What is measured: a random Llama or mixture of fixed seed, and prompts of random tokens that each want a fixed number
+more."""
 
 from __future__ import annotations
 

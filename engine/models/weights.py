@@ -307,12 +307,16 @@ def _byte_progress(info: ModelInfo, say: Reporter) -> Iterator[None]:
             self._items = items
 
         def __iter__(self) -> Iterator[Any]:
-            done = 0
-            for item in self._items:
-                say("reading weights", min(done, info.weight_bytes), info.weight_bytes)
+            items = list(self._items)
+            names = [str(item[0] if isinstance(item, tuple) else item) for item in items]
+            known = [info.tensors[name][1] if name in info.tensors else None for name in names]
+            # What several tensors become, an expert's each, has a name of its own: an equal share of all such.
+            merged = (info.weight_bytes - sum(size or 0 for size in known)) / max(1, known.count(None))
+            done = 0.0
+            for item, size in zip(items, known, strict=True):
+                say("reading weights", min(round(done), info.weight_bytes), info.weight_bytes)
                 yield item
-                name = item[0] if isinstance(item, tuple) else item
-                done += info.tensors.get(str(name), (0, 0))[1]
+                done += merged if size is None else size
 
         def __enter__(self) -> Bar:
             return self

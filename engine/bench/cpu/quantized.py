@@ -1,5 +1,5 @@
-"""`batchscope bench --quantization all`: a model of 100 M parameters in every quantization, on the CPU; with `--mixture`
-one of 320 M, nine tenths of which are experts.
+"""`batchscope bench --quantization all`: a model of 100 M parameters in every quantization, on the CPU, or, with
+`--mixture`, one of 320 M, nine tenths of which are experts.
 
 The same random weights each time, saved once in bfloat16 and loaded as any model is. All sides decode in turn, round
 by round, each with the number of threads that is its best; what is compared are medians of one run.
@@ -131,8 +131,8 @@ class QuantizedReport:
                 )
         lines += [
             "",
-            "Bound: the bytes of all weights but the embedding and the experts that nobody asks, and of the rows' keys and values, "
-            "at the speed at which this machine copies.",
+            "Bound: the bytes of all weights but the embedding and experts that nobody asks, and of the rows' keys and",
+            "values, at the speed at which this machine copies.",
             f"The run took {self.seconds:.0f} s.",
         ]
         return "\n".join(lines)
@@ -178,11 +178,8 @@ class Loaded:
         decodes = []
         for batch, seconds in self.seconds.items():
             multiplied = card.body_parameters - round((1 - self._asked[batch]) * card.expert_parameters)
-            read = (
-                round(multiplied * card.bytes_per_weight)
-                + head
-                + batch * (PROMPT + new_tokens // 2) * card.kv_token_bytes
-            )
+            context = batch * (PROMPT + new_tokens // 2)
+            read = round(multiplied * card.bytes_per_weight) + head + context * card.kv_token_bytes
             bandwidth = self._roofs[self.threads[batch]].bandwidth_at(read)
             decodes.append(Decode(batch, self.threads[batch], tuple(seconds), read, read / bandwidth))
         return Side(self.quantization, self.dtype, self.load_seconds, card.weight_bytes, tuple(decodes))

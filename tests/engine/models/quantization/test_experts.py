@@ -1,7 +1,9 @@
 """A mixture's experts are held in fewer bits, as the library that quantizes would hold a layer of theirs, and are
 multiplied as they are held."""
 
+import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from engine import InvalidInput, ModelSpec
 from engine.config import QUANTIZATIONS
+from engine.jobs import LoadCancelled, LoadProgress
 from engine.kernels.cpu.experts import ExpertWeights
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
@@ -103,3 +106,31 @@ def test_a_weight_that_is_no_number_is_refused_by_name(
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(InvalidInput, match=rf"layers\.1\..*{of[1:-1]}.* holds NaN or infinity; fetch the model again"):
         load(ModelSpec(str(tmp_path), quantization, device="cpu"))
+
+
+class Late(threading.Event):
+    """Set once it was asked so often."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+
+    def is_set(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def test_a_load_tells_of_experts_as_they_are_read_and_can_be_cancelled_between_two(
+    tiny_folder: Callable[[str], Path],
+) -> None:
+    spec, told = ModelSpec(str(tiny_folder("mixtral")), "nf4", device="cpu"), list[LoadProgress]()
+    never = Late(1_000_000)
+    load(spec, told.append, never)
+    asked = 1_000_000 - never.left
+    assert asked == len(told) + 2 * 4 * 2, "before each expert's gates, and what follows them, of two layers"
+    shares = [one.done / one.total for one in told if one.stage == "reading weights"]
+    assert shares == sorted(shares)
+    assert max(second - first for first, second in pairwise(shares)) < 0.35
+    for after in range(2, asked - 2):
+        with pytest.raises(LoadCancelled):
+            load(spec, cancelled=Late(after))
