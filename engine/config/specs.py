@@ -114,9 +114,9 @@ class EngineConfig:
     "priority", whose request has the lowest number of that name. With the last three, one may wait for as long as
     others come.
 
-    Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
-    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
-    `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
+    Where blocks run out, the request admitted last makes way, by "priority" the last of the highest number;
+    `preemption` (paged modes) says how: "recompute" computes its tokens again later, "swap" copies their K and V to
+    host memory and back, "auto" does what takes less time; `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"

@@ -17,13 +17,14 @@ from engine.trace.records import BlockEvent, Refusal
 class Ledger:
     """Hands slots and blocks to branches and takes them back, and notes what changed.
 
-    `running` is in order of admission, and the last one admitted is preempted first. `in_flight` counts launched steps
+    `running` is in order of admission, and the last of `in_order` is preempted first. `in_flight` counts launched steps
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
     def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping, admission: str) -> None:
         self.slots, self.pool = slots, pool
         self.waiting = Waiting(admission, pool)
+        self._by_priority = admission == "priority"
         self.running: list[Branch] = []
         self.in_flight = 0
         self.waiting_count = 0
@@ -77,17 +78,24 @@ class Ledger:
         self.running.append(branch)
         return branch
 
+    def in_order(self) -> list[Branch]:
+        """Those that run, in the order in which they are served: of admission; where that goes by priority the lowest
+        number first, of those alike who was admitted first."""
+        if self._by_priority:
+            return sorted(self.running, key=lambda branch: branch.request.params.priority)
+        return self.running[:]
+
     @property
     def victim(self) -> Branch:
-        """Who makes way where blocks or places run out: who was admitted last."""
-        return self.running[-1]
+        """Who makes way where blocks or places run out: the last that is served."""
+        return self.in_order()[-1] if self._by_priority else self.running[-1]
 
     def preempt(self, branch: Branch) -> None:
         """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue, and its
         K and V in host memory if they may. Else it computes its known tokens again, as a beam search's paths do.
 
-        Victims wait before all that never ran, in the order of their admission. So who was admitted first is preempted
-        by nobody and ends, and then the next is the first.
+        Victims wait before all that never ran, in the order of their admission; by priority, before those of the same
+        number. So who is served first of all is preempted by nobody and ends, and then the next is the first.
         """
         assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
         if branch.beam is None:

@@ -43,7 +43,7 @@ class PagedLayout:
         return used, reserved, self._pool.owned * size - used - reserved
 
     def decode_rows(self) -> list[Row]:
-        """A row for every branch that decodes; the last admitted give way where blocks run out.
+        """A row for every branch that decodes; the last that are served give way where blocks run out.
 
         While steps are in flight nothing can be preempted: then the rows so far, or none, are planned and the step in
         flight is committed first.
@@ -51,7 +51,7 @@ class PagedLayout:
         ledger = self._ledger
         rows: list[Row] = []
         ends: list[Row] = []  # of prompts that were computed elsewhere
-        for branch in list(ledger.running):
+        for branch in ledger.in_order():
             if branch.beam is not None:
                 if branch.index == 0 and not self._search_rows(branch, rows):
                     return []
@@ -107,14 +107,15 @@ class PagedLayout:
         return True
 
     def prefill_rows(self, budget: int, admit: bool = True) -> tuple[list[Row], Refused]:
-        """Rows for prompts, in order of admission and then of the queue, and why the head of the queue was refused.
+        """Rows for prompts, of those that run in the order in which they are served, then of the queue, and why its
+        head was refused.
 
         A branch is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
         take several steps.
         """
         ledger = self._ledger
         rows: list[Row] = []
-        for branch in ledger.running:
+        for branch in ledger.in_order():
             if branch.in_flight or not budget or branch.due or (self._apart and branch.remaining == 1):
                 continue
             started = branch.remaining > 0 and not branch.decoding

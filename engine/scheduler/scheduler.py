@@ -230,10 +230,12 @@ class Scheduler:
     # Inside.
 
     def _shed(self) -> bool:
-        """Preempts those admitted last where more run than may, but for the first, alone with what runs together with
-        it; a padded batch goes on until they end. False while a step is in flight, when nobody can be preempted."""
-        running, most = self.ledger.running, self.ledger.limits.running
-        while len(running) > most and self.config.paged and len(running) > len(running[0].together):
+        """Preempts the last that are served where more run than may, but for the first, alone with what runs together
+        with it; a padded batch goes on until they end. False while a step is in flight, when nobody can be
+        preempted."""
+        ledger = self.ledger
+        running, most = ledger.running, ledger.limits.running
+        while len(running) > most and self.config.paged and len(running) > len(ledger.in_order()[0].together):
             if self.ledger.in_flight:
                 return False
             if self.ledger.victim.away:

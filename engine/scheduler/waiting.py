@@ -13,8 +13,8 @@ LOOKED_AT = 128  # requests at least, whose cached prefixes are looked up at onc
 
 class Waiting:
     """Who waits, in the order that `EngineConfig.admission` says. Those that ran before, and made way or were taken
-    back, come before all that never ran, the one admitted first before the others: so that one ends, whatever the order
-    is. The branches of a request stay together."""
+    back, come before all that never ran, by priority before those of the same number, the one admitted first before the
+    others: so that one ends, whatever the order is. The branches of a request stay together."""
 
     def __init__(self, admission: str, pool: BlockPool) -> None:
         self._admission, self._pool = admission, pool
@@ -35,7 +35,8 @@ class Waiting:
 
     def put_back(self, branch: Branch) -> None:
         """It is the next."""
-        heapq.heappush(self._heap, (-inf, -next(self._numbers), branch))
+        rank = branch.request.params.priority if self._admission == "priority" else -inf
+        heapq.heappush(self._heap, (rank, -next(self._numbers), branch))
 
     def first(self) -> Branch | None:
         """Who is next; it goes on waiting. A finished one's place is skipped when it is reached."""

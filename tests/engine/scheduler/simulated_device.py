@@ -150,6 +150,7 @@ class Simulation:
         n: int = 1,
         width: int = 1,
         scored: bool = False,
+        priority: int = 0,
     ) -> Request:
         """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams.
         `scored`: it asks how likely its prompt is, where it does not search."""
@@ -157,7 +158,12 @@ class Simulation:
         assert limit > 0
         width = min(width, self.config.slots)
         params = SamplingParams(
-            max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=1 if width > 1 else n, beam_width=width
+            max_tokens=max_tokens,
+            ignore_eos=ignore_eos,
+            temperature=0,
+            n=1 if width > 1 else n,
+            beam_width=width,
+            priority=priority,
         )
         request = Request(len(self.requests), len(prompt), params, limit, 0)
         for index in range(params.branches):
@@ -166,7 +172,7 @@ class Simulation:
         if width > 1:
             beams.begin(request, search(request))
             if beams.most_blocks(request, self.config.block_size) > self.blocks:
-                return self.add(prompt, max_tokens, ignore_eos, n, width - 1, scored)
+                return self.add(prompt, max_tokens, ignore_eos, n, width - 1, scored, priority)
         elif scored:
             request.scores = PromptScores(prompt, 0, VOCABULARY)
             request.scores.most = 5

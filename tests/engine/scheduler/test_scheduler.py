@@ -18,14 +18,15 @@ from tests.engine.scheduler.simulated_device import END, Simulation, alone, alon
 
 @dataclass(frozen=True)
 class Ask:
-    """A request to come: its prompt, its limit, the step before which it comes, and how many samples or beams it
-    wants."""
+    """A request to come: its prompt, its limit, the step before which it comes, how many samples or beams it wants, and
+    its priority."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     at: int
     n: int = 1
     width: int = 1
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
     prompts = st.lists(st.integers(1, draw(st.sampled_from([1, 2, 999]))), min_size=1, max_size=min(room, 30))
     samples = st.integers(1, 3) if paged else st.just(1)
     widths = st.sampled_from([1, 1, 1, 2, 4]) if paged and mode != "disaggregated" else st.just(1)
-    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples, widths)
+    limits, steps, priorities = st.integers(1, 30), st.integers(0, 40), st.integers(-1, 1)
+    ask = st.builds(Ask, prompts.map(tuple), limits, steps, samples, widths, priorities)
     return Case(
         config=config,
         blocks=blocks,
@@ -97,7 +99,7 @@ def play(case: Case) -> Simulation:
     while True:
         while arrivals and arrivals[0].at <= step:
             ask = arrivals.pop(0)
-            simulation.add(ask.prompt, ask.max_tokens, n=ask.n, width=ask.width)
+            simulation.add(ask.prompt, ask.max_tokens, n=ask.n, width=ask.width, priority=ask.priority)
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
@@ -329,6 +331,20 @@ def test_the_last_request_admitted_is_preempted_first() -> None:
     order = [request for record in simulation.records for request in record.preempted.tolist()]
     assert order[0] == 2
     assert 0 not in order
+
+
+@pytest.mark.parametrize("mode", ["continuous", "chunked"])
+def test_by_priority_the_last_admitted_of_the_highest_number_makes_way(mode: str) -> None:
+    """Requests that came first, and run, make way for what is more urgent."""
+    simulation = Simulation(EngineConfig(mode, 4, 40, block_size=4, admission="priority"), 14, 0)
+    for n in (1, 2, 3):
+        simulation.add([n] * 9, 24, ignore_eos=True, priority=1)
+        simulation.step()
+    urgent = simulation.add([4] * 9, 24, ignore_eos=True)
+    simulation.finish()
+    order = [request for record in simulation.records for request in record.preempted.tolist()]
+    assert order[:2] == [2, 1], "of those alike the last first"
+    assert urgent.id not in order
 
 
 @pytest.mark.parametrize("depth", [0, 1])
