@@ -116,7 +116,8 @@ class EngineConfig:
 
     Where blocks run out, the request admitted last makes way, by "priority" the last of the highest number;
     `preemption` (paged modes) says how: "recompute" computes its tokens again later, "swap" copies their K and V to
-    host memory and back, "auto" does what takes less time; `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
+    host memory and back, "auto" does what takes less time; `swap_memory` is how many bytes of it (None: enough for all
+    that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"

@@ -51,7 +51,8 @@ class EngineFace(ABC):
     ) -> LiveBudget:
         """Sets what a step may compute from the next one on, until another trace begins; None leaves a value as it is.
         Where more run than may, those admitted last are preempted (paged modes; by priority those of the highest
-        numbers), or nobody joins until fewer do. Returns what is in force then. Raises InvalidInput for more than the config has. Never waits for a step."""
+        numbers), or nobody joins until fewer do. Returns what is in force then. Raises InvalidInput for more than the
+        config has. Never waits for a step."""
 
     @abstractmethod
     def begin(self, config: EngineConfig) -> Trace:
