@@ -203,6 +203,8 @@ def _available(info: ModelInfo, name: str) -> str:
         return ""
     if name == "awq" and info.kv_heads_stored:
         return "the heads of packed weights cannot be repeated: leave kv_heads as the model has them"
+    if name == "awq" and stored is None and info.experts:
+        return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
     if name == "awq":
         return "" if stored is not None else "no AWQ checkpoint: make one with batchscope quantize"
     if stored is not None:

@@ -242,6 +242,7 @@ def test_experts_that_stay_as_they_are_are_told(tiny_folder: Callable[[str], Pat
     info = inspect_folder(tiny_folder("mixtral"), "mixtral")
     assert fit(info).note == fit(info, "nf4").note == ""
     assert 0.5 * info.experts < expert_bytes(info, "nf4", "bfloat16") < 0.6 * info.experts
+    assert "none of a mixture" in fit(info, "awq").available
     other = inspect_folder(tiny_folder("gpt-oss"), "gpt-oss")
     assert fit(other).note == ""
     assert "of the weights, stay in bfloat16" in fit(other, "nf4").note
