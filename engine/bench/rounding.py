@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import Codes
 from engine.models.quantization.awq_layout import COLUMNS, LARGEST, SHIFTS
+from engine.models.quantization.awq_linear import AwqLinear, codes_of
 
 LEAST_SCALE = 1e-6  # held well by float16; a group of zeros would divide by nothing otherwise
 
@@ -27,3 +29,10 @@ def round_to_nearest(weight: Tensor, group: int = 128) -> tuple[Tensor, Tensor, 
     zeros = (-low / scales).round().clamp(0, LARGEST)
     codes = ((groups / scales[:, None]).round() + zeros[:, None]).clamp(0, LARGEST)
     return pack_columns(codes.flatten(0, 1)), pack_columns(zeros), scales
+
+
+def rounded_codes(weight: Tensor, group: int = 128) -> Codes:
+    """The same of a weight [N, K], as it is multiplied."""
+    linear = AwqLinear(weight.shape[1], weight.shape[0], group)
+    linear.qweight, linear.qzeros, linear.scales = round_to_nearest(weight, group)
+    return codes_of(linear)

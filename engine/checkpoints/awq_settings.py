@@ -1,11 +1,14 @@
 """What config and tensors' names say of an AWQ checkpoint, and which of them cannot be run. No torch."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engine.config.checks import InvalidInput, check, whole
 
+ROLES = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
+_EXPERT = re.compile(rf"\.(?P<layer>\d+)\.[\w.]*\bexperts\.(?P<expert>\d+)\.(?P<role>{'|'.join(ROLES)})(\.qweight)?$")
 ORIGINAL = "use the original model, or an AWQ checkpoint made as 4-bit gemm"
 
 
@@ -61,13 +64,20 @@ def check_names(names: Iterable[str], model_type: str) -> None:
                 f"model type {model_type!r}: this AWQ checkpoint scales activations too ({name}), which is not run "
                 f"here; {ORIGINAL.split(',')[0]}"
             )
-        if name.endswith(".qweight") and ".experts." in name:
+        if name.endswith(".qweight") and ".experts." in name and expert_of(name) is None:
             raise InvalidInput(
-                f"model type {model_type!r}: the experts of this checkpoint are AWQ ({name}), and transformers fuses "
-                f"experts into one tensor, which AWQ is not run for; {ORIGINAL.split(',')[0]}"
+                f"model type {model_type!r}: the experts of this checkpoint are AWQ ({name}), in a form that is not "
+                f"known here; {ORIGINAL.split(',')[0]}"
             )
     if not holds_awq(names):
         raise InvalidInput("config.json says AWQ, but the weights are not packed (no qweight); fetch the model again")
+
+
+def expert_of(name: str) -> tuple[str, int, str] | None:
+    """Which of a layer's experts a packed weight is of: the layer's number, the expert's, and whether it is its "gate",
+    "up" or "down"; None of other weights."""
+    found = _EXPERT.search(name)
+    return None if found is None else (found["layer"], int(found["expert"]), ROLES[found["role"]])
 
 
 def check_group(settings: AwqSettings, name: str, inputs: int, zeros: int) -> None:

@@ -49,6 +49,7 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
     linears: list[tuple[int, int]] = []
     others = experts = 0
     of_experts: dict[str, tuple[int, ...]] = {}
+    packed_experts = Counter[tuple[int, int]]()
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")
         if _is_buffer(name, shape) or (tied and leaf == "weight" and _is_head(module)):
@@ -56,7 +57,11 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
         if bits and leaf in _PACKED:
             if leaf == "qweight":
                 check(len(shape) == 2, name[:80], list(shape), "packed weights have two sizes; fetch the model again")
-                linears.append((shape[0], shape[1] * 32 // bits))
+                inputs, outputs = shape[0], shape[1] * 32 // bits
+                if _EXPERT.search(name):
+                    packed_experts[inputs, outputs] += 1
+                else:
+                    linears.append((inputs, outputs))
             continue
         if not bits and is_linear(name, shape):
             inputs, outputs = shape if conv1d else (shape[1], shape[0])
@@ -66,7 +71,10 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
             if _EXPERT.search(name):
                 experts += prod(shape)
                 of_experts[name] = shape
-    return Weights(tuple(linears), others, experts, () if bits else _matrices(of_experts))
+    packed = tuple((inputs, outputs, count) for (inputs, outputs), count in packed_experts.items())
+    elements = sum(map(prod, packed))
+    matrices = () if bits else _matrices(of_experts)
+    return Weights(tuple(linears), others + elements, experts + elements, packed or matrices)
 
 
 def is_linear(name: str, shape: tuple[int, ...]) -> bool:

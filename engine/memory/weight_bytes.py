@@ -35,13 +35,16 @@ def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:
     """Bytes of a mixture's experts, on whatever device; `dtype` is theirs where they are not quantized."""
     quantized = quantizes_experts(info, quantization)
     matrices = info.expert_matrices if quantized else ()
-    coded = sum(count * code_bytes(quantization, inputs, outputs) for inputs, outputs, count in matrices)
+    group = group_of(info)
+    coded = sum(count * code_bytes(quantization, inputs, outputs, group) for inputs, outputs, count in matrices)
     return coded if quantized else info.experts * TORCH_BYTES[dtype]
 
 
 def quantizes_experts(info: ModelInfo, quantization: str) -> bool:
     """Whether a mixture's experts are held in fewer bits too: `engine.models.quantization.experts_loader` has the
     rule."""
+    if quantization == "awq":
+        return info.quantized is not None and bool(info.expert_matrices)
     each = BLOCK if quantization.startswith("nf4") else Coding.BYTES.word
     matrices = info.expert_matrices if SCHEMES[quantization].made == "at load" else ()
     return bool(matrices) and not any(inputs % each for inputs, _, _ in matrices)
@@ -78,14 +81,16 @@ def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> in
     return stored if quantization == "none" else code_bytes(quantization, inputs, outputs)
 
 
-def code_bytes(quantization: str, inputs: int, outputs: int) -> int:
-    """Bytes of a weight as `engine.kernels.codes` has it."""
+def code_bytes(quantization: str, inputs: int, outputs: int, group: int = GROUP) -> int:
+    """Bytes of a weight as `engine.kernels.codes` has it; `group` is AWQ's."""
     weights = inputs * outputs
     match quantization:
         case "nf4":
             return weights // 2 + 4 * weights // BLOCK
         case "nf4-double":
             return weights // 2 + weights // BLOCK + 8 * ceil(weights / BLOCK / DOUBLE_BLOCK) + 4 * outputs
+        case "awq":
+            return weights // 2 + 4 * weights // (inputs if group == -1 else group)
     return weights + 4 * outputs
 
 

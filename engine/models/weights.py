@@ -176,8 +176,10 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
     coded_experts.settle(module, dtype, before)
     match quantization:
         case "awq":
+            from engine.models.quantization import awq_experts
             from engine.models.quantization.awq_linear import make_ready
 
+            awq_experts.settle(module, dtype, before)
             make_ready(module, dtype, before)
         case "int8" | "int8-plain" | "nf4" | "nf4-double":
             from engine.models.quantization.bitsandbytes import settle

@@ -25,7 +25,7 @@ def test_every_tiling_agrees_with_the_oracle_at_a_models_widths(cut: Tiling) -> 
         Layer(tokens, 32, 8, 2048, 768).check(torch.bfloat16, "cuda", cut)
 
 
-@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8"])
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8", "awq 64"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, quantization: str) -> None:
     for tokens in (1, 7, 300):
@@ -36,6 +36,7 @@ def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, 
 def test_every_tiling_of_codes_agrees_with_the_oracle_at_a_models_widths(cut: expert_codes.Tiling) -> None:
     for tokens in (1, 64, 700):
         Layer(tokens, 8, 2, 2048, 768).check_codes("nf4", torch.bfloat16, "cuda", cut)
+        Layer(tokens, 8, 2, 2048, 768).check_codes("awq 128", torch.bfloat16, "cuda", cut)
 
 
 def test_the_likeliest_experts_are_kept() -> None:

@@ -205,14 +205,12 @@ def run(
     progress: bool = True,
 ) -> QuantizedReport:
     """Measures these quantizations, and none in float32 and bfloat16 whatever is asked for. `threads` None: of 1 and
-    all cores the faster, for each side and batch. With `experts` of a mixture, which no AWQ is made of."""
+    all cores the faster, for each side and batch. With `experts` of a mixture."""
     begun, meter = time.perf_counter(), NoiseMeter()
     keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # this thread only looks on: see `alone`
     choices = [threads] if threads else sorted({1, machine.usable_cores()})
-    if experts is not None:
-        quantizations = [name for name in quantizations if name != "awq"]
     wanted = [("none", "float32"), ("none", "bfloat16")] + [(q, "bfloat16") for q in quantizations if q != "none"]
     sides: list[Loaded | Side] = []
     total = len(wanted) * (1 + len(batches) * (rounds + 1))

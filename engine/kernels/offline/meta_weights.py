@@ -26,6 +26,8 @@ def expert_codes(coding: Coding, experts: int, outputs: int, inputs: int, dtype:
         codes = Codes(coding, empty(rows, inputs, dtype=torch.int8), empty(rows, 1, dtype=torch.float32))
         return ExpertCodes(codes, experts, None)
     packed, entries = empty(rows, inputs // 2, dtype=torch.uint8), empty(16, dtype=torch.float32)
+    if coding is Coding.STEPS:
+        return ExpertCodes(Codes(coding, packed, empty(rows, inputs // 128)), experts, None)
     table = table_of(tuple(code / CODES for code in range(CODES)), dtype, packed.device)
     if coding is Coding.ENTRIES:
         return ExpertCodes(Codes(coding, packed, empty(rows, groups, dtype=torch.float32), entries), experts, table)

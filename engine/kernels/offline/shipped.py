@@ -137,8 +137,8 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
         for launch, what in zip(found, ("", "gate_up ", "down ", ""), strict=True):
             yield f"{_name(launch)} {what}{tokens} {TYPES[dtype]}", launch
     if dtype is torch.bfloat16:
-        of_codes = (Coding.ENTRIES, 8), (Coding.ENTRIES, 256), (Coding.ENTRIES, 2048), (Coding.ENTRIES_TWICE, 8)
-        for coding, tokens in (*of_codes, (Coding.BYTES, 8)):
+        several = {Coding.ENTRIES: (8, 256, 2048), Coding.STEPS: (8, 2048)}
+        for coding, tokens in [(kind, count) for kind in Coding for count in several.get(kind, (8,))]:
             x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
             ids = empty(tokens, each, dtype=torch.int64)
             codes = [expert_codes(coding, count, *size, dtype) for size in ((2 * columns, hidden), (hidden, columns))]

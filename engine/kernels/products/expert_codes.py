@@ -21,7 +21,8 @@ from engine.kernels.silu_mul import Activation
 @dataclass(frozen=True, slots=True)
 class ExpertCodes:
     """The weight `[experts, outputs, inputs]` of so many experts, one's outputs below another's in `codes`: of BYTES,
-    or of 4 bits with a scale every 64 inputs. `table`: that of `table_for`."""
+    or of 4 bits, entries with a scale every 64 inputs, steps with one for each several of these. `table`: that of
+    `table_for`."""
 
     codes: Codes
     experts: int
@@ -34,8 +35,10 @@ class ExpertCodes:
 
 def serves(codes: Codes) -> bool:
     """Whether experts with such codes are multiplied here."""
-    entries = codes.table is not None and codes.group == BLOCK_K and codes.inputs % BLOCK_K == 0
-    return codes.coding is Coding.BYTES or entries
+    if codes.coding is Coding.BYTES:
+        return True
+    groups = codes.group % BLOCK_K == 0 if codes.coding is Coding.STEPS else codes.group == BLOCK_K
+    return groups and codes.inputs % BLOCK_K == 0
 
 
 def table_for(codes: Codes, dtype: torch.dtype) -> Tensor | None:
@@ -73,6 +76,7 @@ def expert_four_bits_kernel(
     blocks: tl.tensor,
     x_stride: tl.tensor,
     EACH: tl.constexpr,  # pairs that a row of x has
+    SHARED: tl.constexpr,  # blocks that share a scale
     EVEN: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -97,7 +101,7 @@ def expert_four_bits_kernel(
         before = tl.load(first + row)[None, :, None]
     product = four_bit_product(
         x_rows, there[None, :, None], packed, row[None, :, None] * blocks, scales, fine, coarse, before, table, blocks,
-        x.dtype.element_ty, False, 1, EVEN, BLOCK_K, AT_ONCE, SHARES, STAGES,
+        x.dtype.element_ty, False, SHARED, EVEN, BLOCK_K, AT_ONCE, SHARES, STAGES,
     )  # fmt: skip
     store_product(out, product, tl.program_id(1), m, pairs, outputs, GATE)
 
@@ -143,7 +147,8 @@ def multiply(
     blocks = inputs // BLOCK_K
     held = codes.codes.view(torch.int32), codes.scales, codes.fine, codes.coarse, codes.first, weight.table
     even = blocks % (cut.at_once * cut.shares) == 0
-    how = each, even, cut.block_m, cut.block_n, BLOCK_K, cut.at_once, cut.shares, cut.stages, gate and gate.value
+    of_inputs = each, codes.group // BLOCK_K, even
+    how = *of_inputs, cut.block_m, cut.block_n, BLOCK_K, cut.at_once, cut.shares, cut.stages, gate and gate.value
     values = out, x, *held, order, expert_of, used, pairs, outputs, blocks, x.stride(0), *how
     grid = tiles, -(-outputs // cut.block_n)
     launch(expert_four_bits_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.coding import Coding
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 from engine.kernels.products import expert_codes
@@ -222,7 +223,7 @@ def experts(
 
 def is_plain(weight: Tensor | ExpertCodes) -> bool:
     """Whether its product is that of numbers: integers are made floats as they are read."""
-    return isinstance(weight, Tensor) or weight.table is None
+    return isinstance(weight, Tensor) or weight.codes.coding is Coding.BYTES
 
 
 def _multiply(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs, fetch_ahead, interpreted
 from engine.kernels.jit import constant, jit, launch, tl
-from engine.kernels.products.awq_matmul import half
+from engine.kernels.products.awq_matmul import BFLOATS, HALVES, half, negative
 from engine.kernels.products.gating import gated_width, outputs_of, store_product
 from engine.kernels.silu_mul import Activation
 
@@ -55,6 +55,22 @@ def assembly(upper_first: bool) -> str:
     return f"{{ .reg .b32 {', '.join(NAMES)}; " + "".join(f"{line}; " for line in code) + "}"
 
 
+def steps_assembly(power: int, one: int, kind: str) -> str:
+    """PTX that makes of a word's eight codes, $4, a byte's lower one first, two numbers of `kind` in each of $0 to $3,
+    in the order of the inputs: a code with the bits of `power` above it, plus what $5 holds, in twos as they do."""
+    code = [f"mov.b32 one, {one:#x}"]
+    for place in range(4):  # the codes of this place and of four places on
+        code.append(f"shr.b32 both{place}, $4, {4 * place}")
+        code.append(f"lop3.b32 both{place}, both{place}, 0x000F000F, {power:#x}, 0xEA")  # moved & mask | power
+        code.append(f"fma.rn.{kind} both{place}, both{place}, one, $5")
+    for pair, (first, halves) in enumerate(((0, 0x5410), (2, 0x5410), (0, 0x7632), (2, 0x7632))):
+        code.append(f"prmt.b32 ${pair}, both{first}, both{first + 1}, {halves:#x}")
+    return "{ .reg .b32 one, both0, both1, both2, both3; " + "".join(f"{line}; " for line in code) + "}"
+
+
+HALF_STEPS = constant(steps_assembly(HALVES, 0x3C003C00, "f16x2"))
+BFLOAT_STEPS = constant(steps_assembly(BFLOATS, 0x3F803F80, "bf16x2"))
+STEP_REGISTERS = constant("=&r,=&r,=&r,=&r,r,r")
 NAMES = "first", "second", "moved", "mask", "few", "many", "small", "large"
 UPPER_FIRST, LOWER_FIRST = constant(assembly(upper_first=True)), constant(assembly(upper_first=False))
 REGISTERS = constant("=&r,=&r,=&r,=&r" + 9 * ",r")
@@ -101,6 +117,24 @@ def decoded(packed, table, DTYPE: tl.constexpr, UPPER: tl.constexpr):  # type: i
 
 
 @jit
+def steps_of(packed, scales, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8], a byte's lower one first, less the zeros that are
+    the upper halves of `scales` int32 [blocks, rows, 1]; exact."""
+    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, 2)
+    zeros = tl.broadcast_to(scales.reshape(packed.shape[0], packed.shape[1], 1, 1), words.shape)
+    if DTYPE.is_fp32() or not ASSEMBLED:
+        codes = codes_of(words, False) - (zeros >> 16)[:, :, :, :, None]
+        floats = codes.to(DTYPE)
+    else:
+        CODE: tl.constexpr = BFLOAT_STEPS if DTYPE.is_bf16() else HALF_STEPS
+        given = [words, negative(zeros, DTYPE)]
+        a, b, c, d = tl.inline_asm_elementwise(CODE, STEP_REGISTERS, given, (tl.int32,) * 4, is_pure=True, pack=1)
+        pairs = tl.join(tl.join(a, c), tl.join(b, d))
+        floats = tl.join(half(pairs, 0, DTYPE), half(pairs, 1, DTYPE))
+    return floats.reshape(packed.shape[0], packed.shape[1], 8 * packed.shape[2])
+
+
+@jit
 def by_block(tile, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
     """[warps, rows, AT_ONCE * n] as [AT_ONCE * warps, rows, n], whose every warps-th entry is of the same warp."""
     split = tile.reshape(tile.shape[0], tile.shape[1], AT_ONCE, tile.shape[2] // AT_ONCE).permute(2, 0, 1, 3)
@@ -125,7 +159,7 @@ def four_bit_product(  # type: ignore[no-untyped-def]
     fine,  # None: scales are float32; else uint8, codes of what these are
     coarse,  # then of each 256 scales what they are times, and what is added
     first,  # then [1, BLOCK_N, 1]: which of all scales an output's first is
-    table,
+    table,  # None: codes are steps from a zero, and a word of scales is one, as float16, below its zero
     blocks,  # of BLOCK_K inputs
     DTYPE: tl.constexpr,
     UPPER: tl.constexpr,
@@ -138,7 +172,7 @@ def four_bit_product(  # type: ignore[no-untyped-def]
 ):
     """What BLOCK_N outputs make of BLOCK_M rows, float32 [BLOCK_N, BLOCK_M]."""
     WORDS: tl.constexpr = BLOCK_K // 8
-    if DTYPE.is_fp32():
+    if DTYPE.is_fp32() or table is None:
         held = table
     else:
         held = held_table(table)
@@ -158,7 +192,12 @@ def four_bit_product(  # type: ignore[no-untyped-def]
             shared = coarse + (first + start + block) // 256 * 2
             scale = tl.load(fine + scale.to(tl.int32)) * tl.load(shared, mask=there, other=0.0)
             scale += tl.load(shared + 1, mask=there, other=0.0)
-        weights = in_lanes(decoded(by_block(codes, AT_ONCE), held, DTYPE, UPPER))
+        scale = by_block(scale, AT_ONCE)
+        if table is None:
+            weights = in_lanes(steps_of(by_block(codes, AT_ONCE), scale, DTYPE))
+            scale = half(scale, 0, tl.float16).to(tl.float32)
+        else:
+            weights = in_lanes(decoded(by_block(codes, AT_ONCE), held, DTYPE, UPPER))
         given = in_lanes(by_block(columns, AT_ONCE)).permute(0, 2, 1)
         if AT_ONCE * SHARES == 1:  # all warps have the same inputs
             product = tl.dot(
@@ -166,7 +205,7 @@ def four_bit_product(  # type: ignore[no-untyped-def]
             )
             total += product.reshape(1, line.shape[1], x.shape[1]) * scale
         else:
-            total += tl.dot(weights, given, input_precision="ieee") * by_block(scale, AT_ONCE)
+            total += tl.dot(weights, given, input_precision="ieee") * scale
     return tl.sum(total, axis=0)
 
 

@@ -16,6 +16,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from engine.checkpoints.awq_settings import AwqSettings, check_group, check_names
 from engine.checkpoints.safetensors import read_headers
 from engine.config.specs import InvalidInput
+from engine.models.quantization.awq_experts import AwqExperts, packed_experts, sizes
 from engine.models.quantization.awq_layout import COLUMNS
 from engine.models.quantization.awq_linear import AwqLinear
 
@@ -72,7 +73,12 @@ def swap_linears(model: Any, settings: AwqSettings, shapes: Shapes) -> None:
     head = model.get_output_embeddings()
     for name, linear in linears.items():
         _check(name, linear, linear is head, settings, shapes)
+    mixtures = list(packed_experts(model, shapes))
+    for _, part, names in mixtures:
+        for (_, role), name in names.items():
+            _check_sizes(name, *sizes(part, role), settings, shapes)
     packed = {name.removesuffix(".qweight") for name in shapes if name.endswith(".qweight")}
+    packed -= {name for *_, names in mixtures for name in names.values()}
     if strangers := sorted(packed - linears.keys()):
         raise InvalidInput(
             f"model type {kind!r}: this checkpoint holds {strangers[0]} as AWQ, which is no linear layer of the model "
@@ -84,11 +90,12 @@ def swap_linears(model: Any, settings: AwqSettings, shapes: Shapes) -> None:
         with torch.device("meta"):
             swapped = AwqLinear(linear.in_features, linear.out_features, settings.group, bias)
         model.set_submodule(name, swapped)
+    for path, part, names in mixtures:
+        model.set_submodule(path, AwqExperts(part, names, settings.group))
 
 
 def _check(name: str, linear: nn.Linear, is_head: bool, settings: AwqSettings, shapes: Shapes) -> None:
-    qweight, qzeros = shapes.get(f"{name}.qweight"), shapes.get(f"{name}.qzeros")
-    if qweight is None:
+    if f"{name}.qweight" not in shapes:
         if f"{name}.weight" in shapes and not is_head and not settings.skips(name):
             raise InvalidInput(
                 f"config.json says that {name} is AWQ, but its weights are not packed; fetch the model again"
@@ -99,7 +106,11 @@ def _check(name: str, linear: nn.Linear, is_head: bool, settings: AwqSettings, s
             f"config.json says that {name} is not quantized (modules_to_not_convert), but its weights are AWQ; "
             "fetch the model again"
         )
-    inputs, outputs = linear.in_features, linear.out_features
+    _check_sizes(name, linear.in_features, linear.out_features, settings, shapes)
+
+
+def _check_sizes(name: str, inputs: int, outputs: int, settings: AwqSettings, shapes: Shapes) -> None:
+    qweight, qzeros = shapes[f"{name}.qweight"], shapes.get(f"{name}.qzeros")
     if qzeros is None:
         raise InvalidInput(f"the AWQ weights of {name} have no qzeros; fetch the model again")
     if qweight != (inputs, outputs // COLUMNS) or outputs % COLUMNS:

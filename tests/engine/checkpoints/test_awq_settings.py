@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints.awq_settings import AwqSettings, awq_settings, check_group, check_names, holds_awq
+from engine.checkpoints.awq_settings import AwqSettings, awq_settings, check_group, check_names, expert_of, holds_awq
 from engine.config.specs import InvalidInput
 
 
@@ -59,10 +59,17 @@ def test_skipped_layers_are_told_by_a_part_of_their_name() -> None:
     assert not settings.skips("model.layers.0.mlp.gate_proj")
 
 
+def test_an_experts_weight_is_told_from_others_by_its_name() -> None:
+    assert expert_of("model.layers.12.block_sparse_moe.experts.3.w3.qweight") == ("12", 3, "up")
+    assert expert_of("model.layers.0.mlp.experts.127.down_proj.qweight") == ("0", 127, "down")
+    for other in ("mlp.shared_experts.gate_proj", "mlp.experts.gate_up_proj", "mlp.experts.3.w9", "mlp.experts.w1"):
+        assert expert_of(f"model.layers.0.{other}.qweight") is None
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("model.layers.0.block_sparse_moe.experts.3.w1.qweight", "experts"),
+        ("model.layers.0.block_sparse_moe.experts.3.w7.qweight", "experts"),
         ("model.layers.0.mlp.act.scales", "scales activations"),
         ("model.layers.0.mlp.down_proj.weight", "not packed"),
     ],

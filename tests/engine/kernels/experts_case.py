@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from engine.bench.rounding import rounded_codes
 from engine.kernels.codes import Codes, joined
 from engine.kernels.products import expert_codes
 from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
@@ -106,11 +107,13 @@ class Layer:
 def codes_of(weight: Tensor, quantization: str) -> Codes:
     """Of experts' weights `[experts, outputs, inputs]`, as a load makes them."""
     tables = dict[bytes, Tensor]()
-    made = [
-        eight_bit_codes(one) if quantization == "int8" else four_bit_codes(one, quantization == "nf4-double", tables)
-        for one in weight
-    ]
-    whole = joined(made)
+
+    def code(one: Tensor) -> Codes:
+        if quantization.startswith("awq"):
+            return rounded_codes(one, int(quantization.removeprefix("awq ")))
+        return eight_bit_codes(one) if quantization == "int8" else four_bit_codes(one, "double" in quantization, tables)
+
+    whole = joined([code(one) for one in weight])
     assert whole is not None
     return whole
 

@@ -1,14 +1,18 @@
 """How a product with bitsandbytes' 4-bit weights is cut for the GPU, and what its assembly does; what the kernel
 computes is in `interpreted_four_bits_checks.py`."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from engine.kernels.jit import launched
 from engine.kernels.offline.meta_weights import empty, four_bit_weights
 from engine.kernels.products.four_bits import (
+    BFLOAT_STEPS,
     BLOCK_K,
     FEW_ROWS,
+    HALF_STEPS,
     TILINGS,
     WIDE,
     Tiling,
@@ -49,9 +53,23 @@ def test_the_assembly_makes_the_floats_of_every_code_at_every_place(dtype: torch
     floats = [number & 0xFFFF for number in torch.tensor(TABLES[kind]).to(dtype).view(torch.int16).tolist()]
     for code in range(256):
         codes = [(code + 37 * place) % 16 for place in range(7)] + [code // 16]
-        packed = sum(each << 4 * (place ^ 1) for place, each in enumerate(codes))  # the first of a byte is its upper
-        left = run(assembly(), {"$4": packed, **words})
-        assert [pair >> 16 * odd & 0xFFFF for pair in left for odd in range(2)] == [floats[each] for each in codes]
+        for upper_first in (True, False):
+            packed = sum(each << 4 * (place ^ upper_first) for place, each in enumerate(codes))
+            left = run(assembly(upper_first), {"$4": packed, **words})
+            assert [pair >> 16 * odd & 0xFFFF for pair in left for odd in range(2)] == [floats[each] for each in codes]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "assembly"), [(torch.float16, HALF_STEPS), (torch.bfloat16, BFLOAT_STEPS)], ids=["fp16", "bf16"]
+)
+def test_the_assembly_makes_steps_of_every_code_at_every_place_less_the_zero(dtype: torch.dtype, assembly: Any) -> None:
+    base = 1024 if dtype == torch.float16 else 128
+    for zero in range(16):
+        less = int(torch.full((2,), -float(base + zero), dtype=dtype).view(torch.int32)) & 0xFFFFFFFF
+        codes = [(5 * place + zero) % 16 for place in range(8)]
+        left = run(assembly.value, {"$4": sum(each << 4 * place for place, each in enumerate(codes)), "$5": less})
+        made = torch.tensor(left, dtype=torch.uint32).view(dtype).tolist()
+        assert made == [code - zero for code in codes]
 
 
 def test_a_given_tiling_is_launched() -> None:

@@ -25,6 +25,7 @@ from engine.bench.gpu.sections.decode import (
     wrapped,
 )
 from engine.bench.gpu.stopwatch import one_after_another
+from engine.bench.rounding import rounded_codes
 from engine.bench.subject import Case, Experts, Lengths, Shape, make_case
 from engine.bench.subject import random_mixture as drawn
 from engine.config.schemes import missing
@@ -33,7 +34,7 @@ from engine.kernels.codes import Codes
 from engine.kernels.dependent_launch import step_of
 from engine.kernels.products import expert_codes
 from engine.kernels.products.expert_codes import ExpertCodes, table_for
-from engine.kernels.products.experts import Tiling, tiling
+from engine.kernels.products.experts import Tiling, is_plain, tiling
 from engine.kernels.products.experts import experts as mixed_by
 from engine.kernels.silu_mul import Activation
 from engine.models.expert_weights import WEIGHTS
@@ -87,7 +88,9 @@ def random_mixture(bench: Bench, layers: int = SHAPE.layers) -> PreTrainedModel:
 
 
 def codes_of(quantization: str) -> Callable[[Tensor], Codes]:
-    """How a load makes codes of an expert's weight."""
+    """How a load makes codes of an expert's weight; "awq" by rounding alone."""
+    if quantization == "awq":
+        return rounded_codes
     if quantization == "int8":
         return eight_bit_codes
     return partial(four_bit_codes, twice=False, tables={})
@@ -162,7 +165,7 @@ def experts_alone(bench: Bench) -> None:
     for tokens in several:
         if bench.fits(0 if bench.rehearsal else 1, table, f"{tokens} tokens"):
             dense[tokens] = _time_experts(bench, table, parts, tokens, each)
-    for quantization in ("nf4", "int8"):
+    for quantization in ("nf4", "int8", *(() if bench.rehearsal else ("awq",))):  # of groups of 128
         if missing(quantization):
             continue
         table = bench.table(f"The same of {quantization} codes", CODED)
@@ -194,9 +197,9 @@ def _time_codes(
     """A row of experts that are codes, beside the seconds that dense ones took."""
     watch, (experts, hidden, columns) = bench.watch, layers[0][1].shape
     x, ids, by = _sent(bench, tokens, each, experts, hidden)
-    entries = layers[0][1].table is not None
-    usual = (expert_codes.tiling if entries else tiling)(tokens * each, experts, watch.dtype)
-    others = (OTHER_CODES if entries else OTHERS).get(usual.block_m, ())
+    plain = is_plain(layers[0][1])
+    usual = (tiling if plain else expert_codes.tiling)(tokens * each, experts, watch.dtype)
+    others = (OTHERS if plain else OTHER_CODES).get(usual.block_m, ())
 
     def ours(layer: tuple[ExpertCodes, ExpertCodes], cut: Tiling | expert_codes.Tiling = usual) -> Tensor:
         with step_of(tokens):

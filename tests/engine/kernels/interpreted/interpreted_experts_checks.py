@@ -54,7 +54,7 @@ CODED = [
 
 
 @pytest.mark.parametrize("layer", CODED, ids=str)
-@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8"])
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8", "awq 64"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
 def test_codes_are_multiplied_as_the_numbers_they_stand_for(
     layer: Layer, quantization: str, dtype: torch.dtype
@@ -66,6 +66,7 @@ def test_codes_are_multiplied_as_the_numbers_they_stand_for(
 def test_every_tiling_of_codes_agrees_with_the_oracle(cut: expert_codes.Tiling) -> None:
     Layer(1, 4, 2, 64, 64).check_codes("nf4", torch.float16, "cpu", cut)
     Layer(90, 4, 2, 320, 64).check_codes("nf4-double", torch.float16, "cpu", cut)
+    Layer(30, 4, 2, 384, 128).check_codes("awq 128", torch.float16, "cpu", cut)
 
 
 def test_more_pairs_are_cut_into_larger_tiles() -> None:

@@ -151,7 +151,7 @@ def mixture(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     for real in (None, empty(MOST, 1)[:tokens]):
         telling = empty(4, model.experts)[1], real
         yield from launched(experts, new(tokens, hidden), *sent, *weights, model.activation, *telling)
-    for coding in (Coding.ENTRIES, Coding.ENTRIES_TWICE, Coding.BYTES):
+    for coding in Coding:
         codes = (
             expert_codes(coding, model.experts, *size, gpu.dtype) for size in ((2 * columns, hidden), (hidden, columns))
         )

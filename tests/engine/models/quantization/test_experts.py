@@ -13,14 +13,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine import InvalidInput, ModelSpec
+from engine.bench.cpu.rounded_awq import save_rounded_awq
+from engine.bench.rounding import round_to_nearest
+from engine.checkpoints.inspect import inspect_folder
 from engine.config import QUANTIZATIONS
 from engine.jobs import LoadCancelled, LoadProgress
 from engine.kernels.cpu.experts import ExpertWeights
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
 from engine.kernels.silu_mul import Activation
+from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
 from engine.models.packed_experts import PackedExperts
+from engine.models.quantization.awq_layout import dequantize
 from engine.models.quantization.coded_experts import CodedExperts
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
 
@@ -106,6 +111,69 @@ def test_a_weight_that_is_no_number_is_refused_by_name(
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(InvalidInput, match=rf"layers\.1\..*{of[1:-1]}.* holds NaN or infinity; fetch the model again"):
         load(ModelSpec(str(tmp_path), quantization, device="cpu"))
+
+
+@pytest.fixture
+def packed(tiny_folder: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A tiny mixture as an AWQ checkpoint with groups of 32."""
+    return lambda name: save_rounded_awq(tiny_folder(name), tmp_path / "awq", 32)
+
+
+@compiled
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe"])
+def test_experts_of_an_awq_checkpoint_are_what_their_codes_stand_for(
+    name: str, dtype: str, packed: Callable[[str], Path]
+) -> None:
+    folder = packed(name)
+    model = load(ModelSpec(str(folder), "awq", dtype, "cpu"))
+    assert model.card.weight_bytes == held_bytes(inspect_folder(folder, name), "awq", dtype, "cpu")
+    plain = make_tiny_model(TINY_MODELS[name])
+    x = torch.randn(23, 64, generator=torch.Generator().manual_seed(0)).to(model.dtype)
+    with torch.inference_mode():
+        for layer, own in zip(model.module.model.layers, plain.model.layers, strict=True):
+            experts = own.mlp.experts
+            for weight in (experts.gate_up_proj, experts.down_proj):
+                weight.copy_(torch.stack([dequantize(*round_to_nearest(one, 32), torch.float32) for one in weight]))
+            ids, by = torch.rand(23, 4).argsort()[:, :2], torch.rand(23, 2).to(model.dtype)
+            assert isinstance(layer.mlp.experts, PackedExperts)
+            expected = experts.to(model.dtype)(x, ids, by)
+            assert (layer.mlp.experts(x, ids, by) - expected).abs().max() <= NEAR[dtype] * expected.abs().max()
+
+
+def spoiled(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> ModelSpec:
+    """The checkpoint with other weights."""
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return ModelSpec(str(folder), "awq", device="cpu")
+
+
+EXPERT = "model.layers.1.mlp.experts.2."
+
+
+def test_an_expert_that_is_not_whole_is_refused_by_name(packed: Callable[[str], Path]) -> None:
+    spec = spoiled(packed("qwen3 moe"), lambda weights: weights.pop(f"{EXPERT}up_proj.qweight"))
+    with pytest.raises(InvalidInput, match="layer 1: expert 2 has no AWQ weights for its up projection; fetch"):
+        load(spec)
+
+
+def test_an_expert_of_another_size_is_refused_by_name(packed: Callable[[str], Path]) -> None:
+    def narrowed(weights: dict[str, Tensor]) -> None:
+        weights[f"{EXPERT}down_proj.qweight"] = weights[f"{EXPERT}down_proj.qweight"][:, :4].contiguous()
+
+    with pytest.raises(InvalidInput, match=r"layers\.1\.mlp\.experts\.2\.down_proj are \[\d+, 4\] where"):
+        load(spoiled(packed("qwen3 moe"), narrowed))
+
+
+def test_experts_in_a_form_that_is_not_known_are_refused_before_they_are_read(packed: Callable[[str], Path]) -> None:
+    def renamed(weights: dict[str, Tensor]) -> None:
+        for name in [name for name in weights if ".experts." in name]:
+            weights[name.replace("gate_proj", "router_proj")] = weights.pop(name)
+
+    spec = spoiled(packed("qwen3 moe"), renamed)
+    with pytest.raises(InvalidInput, match=r"experts of this checkpoint are AWQ .*router_proj.* not known here"):
+        load(spec)
 
 
 class Late(threading.Event):

@@ -18,7 +18,7 @@ GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 SWITCHES = [(mode, False) for mode in MODES] + [(mode, True) for mode in PAGED_MODES]
 RUNNERS = [("sequential", False), ("continuous-padded", False), ("chunked", True)]  # one of each, padded and paged
 ARCHITECTURES = ("llama", "qwen3", "gemma2")
-MIXTURES = [("mixtral", "nf4-double"), ("qwen3 moe", "int8")]
+MIXTURES = [("mixtral", "nf4-double"), ("qwen3 moe", "int8"), ("mixtral", "awq")]
 EXACT = ("nf4", "nf4-double", "awq", "int8", "int8-plain", "torchao-int8")
 
 Folder = Callable[[str, str], Path]
