@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.shared.lanes import Asked, add_lanes, lane_options, played, status
-from app.cli.shared.options import whole, workload_options
+from app.cli.shared.options import price_of, price_option, whole, workload_options
 from app.cli.shared.progress import terminal_width
 from engine import InvalidInput, Race
 from engine.compare import (
@@ -41,6 +41,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     seed = "of the workload, the order and the sampling"
     lane_options(compare, kv="what the workload suggests, else 8192", seed=seed)
+    price_option(compare)
     compare.set_defaults(command=run_compare)
 
 
@@ -49,19 +50,20 @@ def run_compare(options: argparse.Namespace) -> int:
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     if options.lane and options.lanes:
         raise InvalidInput(f"--lanes {options.lanes}: lanes are named already; leave it out")
+    price = price_of(options)
     asked = Asked.of(options, ",".join(options.lane) or options.lanes, LANES)
     pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
     race = Race(asked.workload, asked.lanes, repeats=options.repeats, order=options.order, seed=asked.seed, **pool)
     result, interrupted = played(race.play, lane_names(race.lanes), options)
     if options.out is not None:
         save_race(result, options.out)
-    _print(result, options, asked.slo)
+    _print(result, options, asked.slo, price)
     failed = any(result.error(i) for i in range(len(asked.lanes)))
     return status(cancelled=result.cancelled, interrupted=interrupted, failed=failed)
 
 
-def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
-    comparison = compare_race(result, slo)
+def _print(result: RaceResult, options: argparse.Namespace, slo: Slo, price: float) -> None:
+    comparison = compare_race(result, slo, price)
     played = [next(iter(result.traces(i)), None) for i in range(len(result.lanes))]
     agreed = agreements(played)
     if options.csv:

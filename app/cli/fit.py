@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.cli.shared.columns import columns
-from app.cli.shared.options import kv_dtype_option, model_options, whole
+from app.cli.shared.options import kv_dtype_option, model_options, price_of, price_option, whole
 from app.session.memory.estimate import room
 from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
@@ -31,6 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     fit.add_argument(
         "--on", metavar="NAME", help='a GPU that is not here, as its maker publishes it: "RTX 4090", H100, ...'
     )
+    price_option(fit, "of an hour of that GPU, in any currency: what a million tokens cost there at the least")
     fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
     fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
     fit.set_defaults(command=run_fit)
@@ -39,12 +40,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What of: a request's `length` in tokens, the dtype that K and V are kept in, how many `ranks` share the model,
-    and the device `elsewhere` that it would be on, None for this machine's."""
+    the device `elsewhere` that it would be on, None for this machine's, and the `price` of an hour of it."""
 
     length: int
     kv_dtype: str = "auto"
     ranks: int = 1
     elsewhere: Datasheet | None = None
+    price: float = 0.0
 
     def bounds(self, info: ModelInfo, bill: Fit) -> tuple[float, float]:
         """Tokens a second at the most elsewhere: of one request alone, and of as many as run at once."""
@@ -56,8 +58,16 @@ class Asked:
             self.elsewhere.decode_bound(info, bill, most, self.length),
         )
 
+    def costs(self, info: ModelInfo, bill: Fit) -> tuple[float, ...]:
+        """What a million tokens cost there at the least, of one request alone and of as many as run at once; 0 where
+        that is not known."""
+        return tuple(self.price / 3600 / most * 1e6 if most else 0.0 for most in self.bounds(info, bill))
+
 
 def run_fit(options: argparse.Namespace) -> int:
+    price = price_of(options)
+    if price and options.on is None:
+        raise InvalidInput(f"--price {price:g}: it is of a GPU that is not here; name it with --on")
     elsewhere = find_datasheet(options.on) if options.on is not None else None
     if elsewhere is not None and options.device != "auto":
         raise InvalidInput(f"--on {options.on}: another device than --device {options.device}; leave one of them out")
@@ -69,7 +79,7 @@ def run_fit(options: argparse.Namespace) -> int:
     info, memory = model_info(spec), room(options.device) if elsewhere is None else elsewhere.room
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
-    asked = Asked(length, kept, options.tensor_parallel, elsewhere)
+    asked = Asked(length, kept, options.tensor_parallel, elsewhere, price)
     if memory.kind == "cpu":  # all ranks have it together
         memory = replace(memory, free=memory.free // asked.ranks, total=memory.total // asked.ranks)
     bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=asked.ranks)
@@ -86,6 +96,7 @@ def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
         asdict(bill)
         | {"requests": bill.requests(asked.length), "simple_kv_token": simple_kv(info, BYTES[bill.dtype], 1, 1)}
         | dict(zip(("most_tokens_alone", "most_tokens_together"), asked.bounds(info, bill)))
+        | dict(zip(("least_cost_alone", "least_cost_together"), asked.costs(info, bill)))
         for bill in bills
     ]
     told = {"model": facts, "room": asdict(memory), "length": asked.length, "kv_dtype": asked.kv_dtype, "fits": rows}
@@ -121,12 +132,15 @@ def _published(sheet: Datasheet, dtype: str, asked: Asked, mixture: bool) -> str
         "  tok/s: decoding's bounds, from what a step reads (weights, K and V) or multiplies; no program passes them"
         f"{', if all experts are as likely' if mixture else ''}"
     )
+    if asked.price:
+        bounds += f"\n  1 M: a million of these tokens, at {asked.price:g} an hour"
     return said if asked.ranks > 1 else f"{said}\n{bounds}"
 
 
 def _table(info: ModelInfo, bills: list[Fit], asked: Asked) -> list[str]:
     bounded = asked.elsewhere is not None and asked.ranks == 1
-    bounds = ("tok/s, one", "all at once") if bounded else ()
+    bounds: tuple[str, ...] = ("tok/s, one", "all at once") if bounded else ()
+    bounds += ("1 M, one", "all at once") if bounded and asked.price else ()
     requests = f"requests of {asked.length:,}"
     rows: list[tuple[str, ...]] = [
         ("quantization", "dtype", "weights", "KV a token", "activations", "KV pool", requests, *bounds, "")
@@ -135,6 +149,8 @@ def _table(info: ModelInfo, bills: list[Fit], asked: Asked) -> list[str]:
         sizes = map(bytes_words, (bill.weights, bill.kv_token, bill.activations, bill.pool))
         verdict = bill.available or ("fits" if bill.fits else "does not fit")
         most = [f"≤ {each:,.0f}" if each else "—" for each in asked.bounds(info, bill)] if bounded else []
+        if bounded and asked.price:
+            most += [f"≥ {each:.3g}" if each else "—" for each in asked.costs(info, bill)]
         rows.append((bill.quantization, bill.dtype, *sizes, f"{bill.requests(asked.length):,}", *most, verdict))
     return columns(rows, right=range(2, 7 + len(bounds)))
 

@@ -14,6 +14,8 @@ from app.cli.shared.options import (
     config_of,
     engine_options,
     model_options,
+    price_of,
+    price_option,
     quiet,
     refuse_workload_options,
     sampled,
@@ -50,6 +52,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument("--repeat", type=whole, default=1, metavar="N", help="send every prompt N times")
     workload_options(run, None)
     slo_options(run)
+    price_option(run)
     run.add_argument("--texts", action="store_true", help="print the answers too")
     run.add_argument("--out", type=Path, metavar="FILE", help=f"write the run to FILE ({RUN_SUFFIX}) as it grows")
     forms = run.add_mutually_exclusive_group()
@@ -61,6 +64,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_prompts(options: argparse.Namespace) -> int:
     """Everything is checked before the model is loaded, so that a mistake costs no wait."""
     spec, config, params, slo = spec_of(options), config_of(options), sampling_of(options), slo_of(options)
+    price = price_of(options)
     given = {"--prompts": options.prompts, "--workload": options.workload, "PROMPT": options.prompt}
     if len(named := [name for name, value in given.items() if value]) > 1:
         raise InvalidInput(f"{' and '.join(named)}: give one of them")
@@ -106,7 +110,7 @@ def run_prompts(options: argparse.Namespace) -> int:
                 engine.close()
                 if writer is not None:
                     writer.close()
-                _print(run.trace, options, spec, slo)
+                _print(run.trace, options, spec, slo, price)
                 if writer is not None and writer.error:
                     print(f"batchscope: {writer.error}", file=sys.stderr)
                 elif writer is not None and not (options.json or options.csv):
@@ -131,8 +135,8 @@ def _scored(sample: SampleView) -> str:
     return sample.text if sample.score is None else f"({sample.score:.4f}) {sample.text}"
 
 
-def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo) -> None:
-    metrics = measure(trace, slo)
+def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo, price: float) -> None:
+    metrics = measure(trace, slo, price=price)
     views = list(trace.requests.values())
     if options.json:
         answers = [_answer(v, sample) for v in views for sample in v.samples]

@@ -68,7 +68,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RaceChoice:
-    """`workload` is a shipped one's name or a file's path; `kv_tokens` and `count` 0 are as the workload has them.
+    """`workload` is a shipped one's name or a file's path; `kv_tokens` and `count` 0 are as the workload has them;
+    `price` of an hour of what computes, 0 where nobody says.
 
     `sizes`, `rates` and `by_rate` are a sweep's: numbers as they were typed.
     """
@@ -80,6 +81,7 @@ class RaceChoice:
     repeats: int = 1
     order: str = next(iter(RACE_ORDERS))
     limits: Limits = field(default_factory=Limits)
+    price: float = 0.0
     sizes: str = "1, 2, 4, 8, 16, 32"
     rates: str = "1, 2, 4, 8"
     by_rate: bool = False

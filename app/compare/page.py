@@ -83,7 +83,7 @@ class ComparePage(Page):
         self.sweep_panel.show_choice(self.setup.choice)
         self.views: list[LaneView] = []
         self._chosen: tuple[float, float] | None = None  # seconds that a person chose to see of all lanes
-        self._slo = self.setup.choice.limits.slo
+        self._terms = self.setup.choice.limits.slo, self.setup.choice.price
         self._make_actions()
         self._lay_out()
         self._connect()
@@ -352,10 +352,11 @@ class ComparePage(Page):
 
     def _on_choice(self) -> None:
         self._say_workload()
-        slo = self.setup.choice.limits.slo
-        if not self.race.running and slo != self._slo:
-            self.race.judge(slo)
-        self._slo = slo
+        choice = self.setup.choice
+        terms = choice.limits.slo, choice.price
+        if not self.race.running and terms != self._terms:
+            self.race.judge(*terms)
+        self._terms = terms
 
     def _place(self) -> None:
         """The table beside the charts, which stand in two lines where they have no room in one; or below them where

@@ -8,15 +8,20 @@ from PySide6.QtWidgets import QWidget
 from app.compare.choice import Limits, RaceChoice
 from app.compare.words import ORDERS
 from app.language import tr, trn
-from app.ui.controls import DropDown, Number
+from app.ui.controls import Amount, DropDown, Number
 from app.ui.forms.form import Field, Form
 from app.ui.labels import Hairline, Heading, Note
 from app.ui.layout.boxes import fill
+from app.ui.layout.zoomed import sized
 from app.ui.sheets.popover import Popover
 
 KV = tr("Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes")
 COUNT = tr("How many of the workload's prompts; more begin it again")
 REPEATS = tr("How often each lane is run; the table shows the spread")
+PRICE = tr(
+    "Of this machine, or of what you would rent, in any currency: the result then says what a million tokens cost"
+)
+NO_PRICE = tr("not said")
 LIMITS = (
     ("ttft", "TTFT", tr("Time to first token: first token − submit"), 50),
     ("tpot", "TPOT", tr("Time per output token: (last − first token) / (tokens − 1)"), 5),
@@ -37,8 +42,9 @@ class RaceRules(Popover):
     edited = Signal()
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent, "race_rules", tr("Rules of the race"), width=320)
-        self.kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, tr(" tokens"), 1024)
+        super().__init__(parent, "race_rules", tr("Rules of the race"), width=372)
+        kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, tr(" tokens"), 1024)
+        self.kv = sized(kv, least_width=160)  # not that of the longest words it may say
         self.count = Number("race_count", 0, 100_000, 0)
         order = DropDown("race_order", [(title, order) for order, (title, _) in ORDERS.items()])
         self.form = Form(
@@ -50,12 +56,16 @@ class RaceRules(Popover):
             ],
             self,
         )
+        self.cost = Form(
+            [Field("price", tr("An hour costs"), Amount("race_price", 10_000.0, least=NO_PRICE), PRICE)], self
+        )
         self.limits = Form([limit_field(*limit) for limit in LIMITS], self)
         self.order_note = Note("race_order_note")
         alike, good = Heading(tr("Alike for every lane")), Heading(tr("Good enough (SLO)"))
         fill(self.column, alike, *self.form.rows.values(), self.order_note, 4, Hairline(), good, spacing=8)
-        fill(self.column, *self.limits.rows.values())
-        for form in (self.form, self.limits):
+        fill(self.column, *self.limits.rows.values(), 4, Hairline(), Heading(tr("Cost")), spacing=8)
+        fill(self.column, *self.cost.rows.values())
+        for form in (self.form, self.limits, self.cost):
             form.edited.connect(self._on_edited)
 
     def suggest(self, kv_tokens: int, count: int) -> None:
@@ -67,11 +77,12 @@ class RaceRules(Popover):
     def show_choice(self, choice: RaceChoice) -> None:
         self.form.show(choice)
         self.limits.show(choice.limits)
+        self.cost.show(choice)
         self._say_order()
 
     def applied(self, choice: RaceChoice) -> RaceChoice:
         """The choice under these rules."""
-        return replace(choice, **self.form.values(), limits=Limits(**self.limits.values()))
+        return replace(choice, **self.form.values(), **self.cost.values(), limits=Limits(**self.limits.values()))
 
     def _on_edited(self) -> None:
         self._say_order()
@@ -90,4 +101,6 @@ def rules_words(choice: RaceChoice, kv_tokens: int) -> str:
         parts.append(tr("KV {tokens:,} tokens", tokens=kv))
     if any((choice.limits.ttft, choice.limits.tpot, choice.limits.e2e)):
         parts.append("SLO")
+    if choice.price:
+        parts.append(tr("{price:,.2f} an hour", price=choice.price))
     return " · ".join(parts)

@@ -12,6 +12,7 @@ MEASURES = {  # by key; others are called as the engine calls them
     "output_throughput": tr("output throughput"),
     "total_throughput": tr("total throughput"),
     "request_throughput": tr("request throughput"),
+    "cost": tr("cost of tokens"),
     "ttft.mean": tr("TTFT mean"),
     "tpot.mean": tr("TPOT mean"),
     "itl.mean": tr("ITL mean"),

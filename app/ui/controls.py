@@ -155,22 +155,42 @@ class Number(QSpinBox):
     ) -> None:
         """`least`: what the lowest value is called."""
         super().__init__()
-        self.setObjectName(name)
-        self.setSpecialValueText(least)
         self.setRange(low, high)
         self.setSingleStep(step)
         self.setValue(value)
-        self.setSuffix(suffix)
-        self.lineEdit().setTextMargins(7, 0, 4, 0)
-        self.setGroupSeparatorShown(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setKeyboardTracking(False)
+        _plain(self, name, suffix, least)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if self.hasFocus():
             super().wheelEvent(event)
         else:
             event.ignore()
+
+
+class Amount(QDoubleSpinBox):
+    """A number from 0 on with two decimals, as a `Number` otherwise."""
+
+    def __init__(self, name: str, high: float, suffix: str = "", step: float = 0.1, *, least: str = "") -> None:
+        super().__init__()
+        self.setRange(0.0, high)
+        self.setSingleStep(step)
+        _plain(self, name, suffix, least)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+def _plain(spin: QSpinBox | QDoubleSpinBox, name: str, suffix: str, least: str) -> None:
+    spin.setObjectName(name)
+    spin.setSpecialValueText(least)
+    spin.setSuffix(suffix)
+    spin.lineEdit().setTextMargins(7, 0, 4, 0)
+    spin.setGroupSeparatorShown(True)
+    spin.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    spin.setKeyboardTracking(False)
 
 
 class PowerOfTwo(Number):

@@ -233,10 +233,10 @@ def _of_classes(name: str, beside: Measure, metrics: Sequence[Sequence[Metrics]]
     return rows
 
 
-def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:
-    """The table of a race: each lane over its finished repeats."""
+def compare_race(result: RaceResult, slo: Slo | None = None, price: float = 0.0) -> Comparison:
+    """The table of a race: each lane over its finished repeats. `price` of an hour of what ran it, if it is known."""
     lanes = range(len(result.lanes))
-    metrics = [[measure(trace, slo) for trace in result.traces(i)] for i in lanes]
+    metrics = [[measure(trace, slo, price=price) for trace in result.traces(i)] for i in lanes]
     others = [
         [r.others for r in result.lane_runs if r.lane == i and r.finished and r.others is not None] for i in lanes
     ]

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,20 @@ def slo_options(parser: argparse.ArgumentParser) -> None:
     limits |= {"itl": "99th percentile of gaps", "e2e": "time to the last token"}
     for name, what in limits.items():
         to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}")
+
+
+PRICE = "of an hour of what computes, in any currency: what a million output tokens cost is told then"
+
+
+def price_option(to: argparse.ArgumentParser, what: str = PRICE) -> None:
+    to.add_argument("--price", type=float, default=0.0, metavar="P", help=what)
+
+
+def price_of(options: argparse.Namespace) -> float:
+    price: float = options.price
+    if not 0 <= price < inf:
+        raise InvalidInput(f"price={price:g}: it is of an hour, a number of at least 0")
+    return price
 
 
 def output_options(to: argparse.ArgumentParser) -> None:

@@ -19,11 +19,11 @@ class Report:
     other_weights: tuple[bool, ...]
 
     @classmethod
-    def of(cls, result: RaceResult, slo: Slo) -> Report:
+    def of(cls, result: RaceResult, slo: Slo, price: float = 0.0) -> Report:
         first = [next(iter(result.traces(i)), None) for i in range(len(result.lanes))]
         held = [_weights(lane, trace) for lane, trace in zip(result.lanes, first, strict=True)]
         other = tuple(None not in (held[0], each) and each != held[0] for each in held)
-        return cls(compare_race(result, slo), agreements(first), other)
+        return cls(compare_race(result, slo, price), agreements(first), other)
 
 
 def _weights(lane: Lane, trace: Trace | None) -> tuple[str, str | None, str, str] | None:

@@ -69,7 +69,7 @@ class RaceSession(Lessee):
         self.span = 0.0
         self.speed: float | None = None  # of the replay; None: so that it can be watched
         self.replaying = False
-        self._slo = Slo()
+        self._slo, self._price = Slo(), 0.0
         self._live_lane: LaneShow | None = None
         self._started = 0.0
         self._meter = LoadMeter()
@@ -85,7 +85,7 @@ class RaceSession(Lessee):
 
     def start(self, choice: RaceChoice) -> None:
         """Begins the race, or tells why it is `refused`."""
-        self._slo = choice.limits.slo
+        self._slo, self._price = choice.limits.slo, choice.price
         spec = self._session.spec
         lanes = [each.resolved(spec) for each in choice.lanes]
 
@@ -125,16 +125,16 @@ class RaceSession(Lessee):
         if result is not None:
             self._play(lambda: Race.again(result, lane), lambda race: self._begin_again(self.lanes[lane]))
 
-    def judge(self, slo: Slo) -> None:
-        """Reckons the finished race anew, against other limits."""
-        self._slo = slo
+    def judge(self, slo: Slo, price: float = 0.0) -> None:
+        """Reckons the finished race anew, against other limits, or at another price of an hour."""
+        self._slo, self._price = slo, price
         if self.result is not None:
             self._session.start(self._judge())
 
     async def _judge(self) -> None:
-        result, slo = self.result, self._slo
+        result, slo, price = self.result, self._slo, self._price
         if result is not None and any(result.traces(i) for i in range(len(result.lanes))):
-            self.report = await self._session.off_thread(lambda: Report.of(result, slo))
+            self.report = await self._session.off_thread(lambda: Report.of(result, slo, price))
             self.reported.emit(self.report)
 
     def close(self) -> None:

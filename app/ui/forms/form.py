@@ -7,10 +7,10 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, SignalInstance
 from PySide6.QtWidgets import QLineEdit
 
-from app.ui.controls import DropDown, Number, SliderValue, Switch
+from app.ui.controls import Amount, DropDown, Number, SliderValue, Switch
 from app.ui.labels import Row
 
-Control = DropDown | Number | SliderValue | Switch | QLineEdit
+Control = Amount | DropDown | Number | SliderValue | Switch | QLineEdit
 KEPT = object()
 
 

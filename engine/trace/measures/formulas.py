@@ -68,6 +68,7 @@ output_throughput | output throughput | tok/s | higher | Σ n / D
 total_throughput | total throughput | tok/s | higher | Σ (prompt tokens + n) / D
 request_throughput | request throughput | req/s | higher | completed / D
 goodput | goodput | req/s | higher | completed requests that meet every limit of the SLO / D
+cost | cost of tokens | a million | lower | price of an hour × D / 3600 / Σ n × 10⁶, of output tokens
 latency:
 ttft.* | TTFT | s | lower | f − s, over requests
 tpot.* | TPOT | s | lower | (l − f) / (n − 1), over requests with n ≥ 2

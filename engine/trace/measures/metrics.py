@@ -71,8 +71,8 @@ class Metrics:
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
     `expert_imbalance` where no ranks share experts out. `classes` are the requests by their priority, where these
-    differ. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was held. `outside`: a server's, of
-    which clients see what requests did; everything else is not known, and 0.
+    differ. `goodput` and `met` (requests) are None without an SLO, `cost` without the `price` of an hour, `kv` where no
+    KV was held. `outside`: a server's, of which clients see what requests did; everything else is not known, and 0.
     """
 
     requests: int
@@ -120,9 +120,19 @@ class Metrics:
     expert_imbalance: float | None = None
     outside: bool = False
     classes: tuple[PriorityClass, ...] = ()
+    price: float = 0.0
+
+    @property
+    def cost(self) -> float | None:
+        """Of a million output tokens, in what `price` is given in."""
+        return (
+            self.price * self.duration / 3600 / self.output_tokens * 1e6 if self.price and self.output_tokens else None
+        )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
+        return (
+            asdict(self) | {"cost": self.cost} | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +174,9 @@ def timings(trace: Trace) -> Timings:
     return _timings(_Log(trace.records))
 
 
-def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
+def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float = 0.0) -> Metrics:
     """The metrics of all that a trace holds so far, or of what it holds from its record `first` on, a submission while
-    no request was there."""
+    no request was there. `price` of an hour of what ran it, in any currency; 0: it is not known."""
     log = _Log(trace.records[first:] if first else trace.records)
     times, steps = _timings(log), log.steps
     requests, output = len(times.request), int(times.output_tokens.sum())
@@ -196,6 +206,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     drafted, accepted = (sum(int(getattr(s, name).sum()) for s in drafting) for name in ("drafted", "accepted"))
     met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
     return Metrics(
+        price=price,
         requests=requests,
         completed=completed,
         duration=duration,

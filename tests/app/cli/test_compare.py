@@ -22,10 +22,11 @@ SWEEP = ["sweep", *SMALL, "--mode", "static,continuous", "--sizes", "1,4"]
 
 
 def test_compare_prints_one_table_and_whether_the_tokens_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMPARE, "--repeats", "2", "--order", "rotated", "--slo-ttft", "60"]) == 0
+    assert main([*COMPARE, "--repeats", "2", "--order", "rotated", "--slo-ttft", "60", "--price", "2"]) == 0
     captured = capsys.readouterr()
     for words in (
         "4 prompts, 2 times, rotated", "(2,048 tokens)", "static · 2", "continuous · 4", "output throughput", "goodput",
+        "cost of tokens", " a million",
         "wasted row-steps", "KV waste", "tok/s", "×", "±", "continuous · 4: same tokens in every request",
     ):  # fmt: skip
         assert words in captured.out

@@ -61,6 +61,17 @@ def test_a_device_that_is_not_here_is_told_of_as_published(capsys: pytest.Captur
     assert f"≤ {row['most_tokens_alone']:,.0f}" in text
 
 
+def test_a_gpu_that_is_not_here_has_a_price(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["fit", "demo", "--on", "H100", "--price", "2.5"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "a million of these tokens, at 2.5 an hour" in text
+    assert main([*arguments, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["fits"][0]
+    assert row["least_cost_alone"] == pytest.approx(2.5 / 3600 / row["most_tokens_alone"] * 1e6)
+    assert f"≥ {row['least_cost_together']:.3g}" in text
+
+
 def test_a_model_that_is_not_served_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "model"
     shutil.copytree(resources.path("models/stories-5m"), folder)
@@ -80,6 +91,8 @@ def test_a_model_that_is_not_served_says_why(tmp_path: Path, capsys: pytest.Capt
         (["fit", "--device", "toaster"], "device='toaster'"),
         (["fit", "--on", "abacus"], "'abacus' is no device whose figures are known here; choose among RTX 3090"),
         (["fit", "--on", "H100", "--device", "cpu"], "--on H100: another device than --device cpu"),
+        (["fit", "--price", "2"], "--price 2: it is of a GPU that is not here; name it with --on"),
+        (["fit", "--on", "H100", "--price", "-1"], "price=-1: it is of an hour, a number of at least 0"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

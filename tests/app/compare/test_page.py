@@ -344,6 +344,14 @@ def test_repeats_are_in_the_table_and_the_replay_shows_the_median(qtbot: QtBot, 
     goodput = page.result.comparison.row("goodput")
     assert goodput is not None
     assert goodput.cells[0].value == 0
+    assert page.result.comparison.row("cost") is None
+    page.setup.rules.cost["price"].set(3.6)
+    qtbot.waitUntil(lambda: page.result.comparison.row("cost") is not None, timeout=WAIT)
+    cost, speed = (page.result.comparison.row(key) for key in ("cost", "output_throughput"))
+    assert cost is not None
+    assert speed is not None
+    assert cost.cells[0].values == pytest.approx([1000 / value for value in speed.cells[0].values])
+    assert "cost" in {row.measure.key for row in page.result.model.rows}
 
 
 def test_a_lane_that_other_programs_disturbed_says_so_and_can_be_run_again(

@@ -217,13 +217,18 @@ ABSENT = "kv.", "accept", "draft", "activated", "expert"  # of a run without a c
 
 
 def test_every_measure_is_read_from_the_metrics_and_has_its_formula(trace: Trace) -> None:
-    found = measure(trace, Slo(ttft=2))
+    found = measure(trace, Slo(ttft=2), price=0.72)
     for key, m in MEASURES.items():
         assert (m.read(found) is None) == key.startswith(ABSENT), key
         assert m.formula.split(" of ", 1)[-1] in formulas()
         assert m.better in ("higher", "lower", "")
         assert (m.text(m.read(found)) == "–") == key.startswith(ABSENT)
     assert MEASURES["goodput"].read(measure(trace)) is None
+    assert MEASURES["cost"].read(measure(trace)) is None
+    assert found.cost == pytest.approx(0.72 / 3600 / found.output_throughput * 1e6)
+    assert found.to_json()["cost"] == found.cost
+    assert MEASURES["cost"].text(0.0412) == "0.041 a million"
+    assert measure(Trace([]), price=0.72).cost is None
     assert MEASURES["kv.waste"].read(replace(found, kv=KvShares(0.25, 0.5, 0.25))) == 0.75
     assert MEASURES["ttft.p95"].read(found) == found.ttft.p95
     assert MEASURES["output_throughput"].text(1.0) == "1.00 tok/s"
