@@ -28,6 +28,8 @@ def test_every_tiling_agrees_with_the_oracle_at_a_models_widths(cut: Tiling) -> 
 @pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8", "awq 64"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, quantization: str) -> None:
+    if not quantization.startswith("awq"):
+        pytest.importorskip("bitsandbytes")
     for tokens in (1, 7, 300):
         Layer(tokens, 16, 4, 256, 192).check_codes(quantization, dtype, "cuda")
 
@@ -35,8 +37,10 @@ def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, 
 @pytest.mark.parametrize("cut", [*expert_codes.TILINGS.values(), expert_codes.MANY], ids=str)
 def test_every_tiling_of_codes_agrees_with_the_oracle_at_a_models_widths(cut: expert_codes.Tiling) -> None:
     for tokens in (1, 64, 700):
-        Layer(tokens, 8, 2, 2048, 768).check_codes("nf4", torch.bfloat16, "cuda", cut)
         Layer(tokens, 8, 2, 2048, 768).check_codes("awq 128", torch.bfloat16, "cuda", cut)
+    pytest.importorskip("bitsandbytes")
+    for tokens in (1, 64, 700):
+        Layer(tokens, 8, 2, 2048, 768).check_codes("nf4", torch.bfloat16, "cuda", cut)
 
 
 def test_the_likeliest_experts_are_kept() -> None:
