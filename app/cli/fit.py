@@ -58,14 +58,17 @@ class Asked:
             self.elsewhere.decode_bound(info, bill, most, self.length),
         )
 
-    def costs(self, info: ModelInfo, bill: Fit) -> tuple[float, ...]:
-        """What a million tokens cost there at the least, of one request alone and of as many as run at once; 0 where
+    def costs(self, info: ModelInfo, bill: Fit) -> tuple[float | None, ...]:
+        """What a million tokens cost there at the least, of one request alone and of as many as run at once; None where
         that is not known."""
-        return tuple(self.price / 3600 / most * 1e6 if most else 0.0 for most in self.bounds(info, bill))
+        known = [most if self.price else 0.0 for most in self.bounds(info, bill)]
+        return tuple(self.price / 3600 / most * 1e6 if most else None for most in known)
 
 
 def run_fit(options: argparse.Namespace) -> int:
     price = price_of(options)
+    if price and options.tensor_parallel > 1:
+        raise InvalidInput(f"--price {price:g}: bounds, and so costs, are of one device; leave --tensor-parallel out")
     if price and options.on is None:
         raise InvalidInput(f"--price {price:g}: it is of a GPU that is not here; name it with --on")
     elsewhere = find_datasheet(options.on) if options.on is not None else None

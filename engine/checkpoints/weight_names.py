@@ -18,8 +18,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 HEADS = ("lm_head", "embed_out")
 _EMBEDDING = re.compile(r"(^|[._])(embed|embeds|embedding|embeddings|wte|wpe|embed_tokens|embed_positions)([._]|$)")
+TOGETHER = (".input_linear.weight", ".experts.gate_up_proj"), (".output_linear.weight", ".experts.down_proj")
 _EXPERT = re.compile(r"\.experts\.")
-_ROUTER = re.compile(r"((?<!router)\.gate|\.router)$")
+_ROUTER = re.compile(r"((?<!router)\.gate|\.router(\.layer)?)$")
 _NOT_LINEAR = re.compile(r"(norm|^ln|\.ln)[^.]*$")
 # Buffers that older checkpoints carry; the model makes its own.
 _BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
@@ -50,7 +51,8 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
     others = experts = 0
     of_experts: dict[str, tuple[int, ...]] = {}
     packed_experts = Counter[tuple[int, int]]()
-    for name, shape in shapes.items():
+    for told, shape in shapes.items():
+        name = next((told.removesuffix(own) + new for own, new in TOGETHER if told.endswith(own)), told)
         module, _, leaf = name.rpartition(".")
         if _is_buffer(name, shape) or (tied and leaf == "weight" and _is_head(module)):
             continue

@@ -82,10 +82,11 @@ class Codes:
 
     def with_more(self, parts: int, outputs: int, inputs: int = 0) -> Codes:
         """Each of so many equal parts of the outputs with so many more, whose weights are 0, and all of them with more
-        inputs, where each has one scale; of others there can be no more."""
+        inputs that are 0, if they `can_have` these."""
         if not outputs and not inputs:
             return self
-        assert not inputs or self.scales.shape[1] == 1, "scales of some inputs are not those of more"
+        assert self.can_have(inputs)
+        groups = 0 if self.scales.shape[1] == 1 else inputs // self.group
         pad = torch.nn.functional.pad
 
         def longer(x: Tensor, wider: int = 0) -> Tensor:
@@ -94,7 +95,17 @@ class Codes:
 
         first = None if self.first is None else longer(self.first).flatten()
         codes = longer(self.codes, inputs * self.coding.bits // 8)
-        return replace(self, codes=codes, scales=longer(self.scales), first=first)
+        return replace(self, codes=codes, scales=longer(self.scales, groups), first=first)
+
+    def can_have(self, inputs: int) -> bool:
+        """Whether so many inputs can follow: those that are scaled together are then as many as before, or all."""
+        return not inputs or self.scales.shape[1] == 1 or (self.first is None and inputs % self.group == 0)
+
+    def to(self, device: torch.device) -> Codes:
+        """The same on a device."""
+        names = "codes", "scales", "table", "fine", "coarse", "first"
+        moved = {name: tensor.to(device) for name in names if (tensor := getattr(self, name)) is not None}
+        return replace(self, **moved)
 
 
 def joined(parts: Sequence[Codes]) -> Codes | None:

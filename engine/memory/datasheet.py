@@ -9,7 +9,7 @@ import resources
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.specs import InvalidInput
 from engine.memory.fit import DeviceMemory, Fit
-from engine.memory.weight_bytes import expert_bytes
+from engine.memory.weight_bytes import expert_bytes, held_as
 
 VARIANTS = frozenset(("Laptop", "PCIe", "PCIE", "NVL", "MIG", "D", "Ti", "SUPER", "40GB"))
 TAKEN = 600 << 20  # bytes of a GPU that its driver and libraries take
@@ -44,7 +44,7 @@ class Datasheet:
         if not rate or not rows:
             return 0.0
         looked_up = 0 if info.tied else info.vocabulary * info.hidden
-        unasked = expert_bytes(info, bill.quantization, bill.dtype) * (1 - info.asked) ** rows
+        unasked = expert_bytes(info, held_as(info, bill.quantization), bill.dtype) * (1 - info.asked) ** rows
         size = bill.weights - looked_up * TORCH_BYTES[bill.dtype] - unasked + rows * length * bill.kv_token
         attended = 4 * info.heads * info.head_dim * length * info.layers
         multiplied = info.parameters - looked_up - info.experts * (1 - info.asked)

@@ -15,7 +15,15 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.kernels.cpu.compiler import compiles_here
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
 from engine.memory.splitting import rank_counts, why_whole
-from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes, part_bytes, quantizes_experts
+from engine.memory.weight_bytes import (
+    awq_stays_packed,
+    experts_multiply,
+    group_of,
+    held_as,
+    held_bytes,
+    part_bytes,
+    quantizes_experts,
+)
 
 USUAL = EngineConfig()
 
@@ -147,9 +155,9 @@ def _fit(
         info, available = shipped, ""
     kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
-    held_as = "awq" if is_awq(info) and name == "none" else name
-    weights = held_bytes(info, held_as, kind, memory.kind)
-    if held_as == "awq":
+    held = held_as(info, name)
+    weights = held_bytes(info, held, kind, memory.kind)
+    if held == "awq":
         told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""
         note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind))))
     elif info.experts and name != "none" and not quantizes_experts(info, name):
@@ -158,7 +166,7 @@ def _fit(
     kv_token = info.kv_token_bytes(kind, kv_dtype)
     if ranks > 1:
         weights, kv_token = part_bytes(weights, info.vocabulary * info.hidden * item, ranks), kv_token // ranks
-        if held_as != "none":
+        if held != "none":
             available = available or "what is quantized cannot be split yet"
     block = USUAL.block_size
     rows = max(1, min(slots, token_budget))
@@ -186,6 +194,9 @@ def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
     """What is to be said where AWQ layers do not stay packed."""
     group = group_of(info)
     dense = [inputs for inputs, _ in info.linears if not awq_stays_packed(inputs, group, dtype, kind)]
+    slow = any(not experts_multiply(inputs, group, dtype, kind) for inputs, _, _ in info.expert_matrices)
+    if slow:
+        return "no kernel here multiplies its experts' codes: they are unpacked at each step, slowly"
     if not dense:
         return ""
     where = "on a GPU" if kind == "cuda" else "on a CPU" if compiles_here() else "on a CPU where no C compiler is"

@@ -1,6 +1,6 @@
 """How many bytes a model's weights take once they are loaded, told from their shapes. No torch."""
 
-from math import ceil
+from math import ceil, prod
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, DOUBLE_BLOCK, SCHEMES, quantized_bytes
@@ -31,13 +31,18 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
     return linears + others
 
 
+def held_as(info: ModelInfo, quantization: str) -> str:
+    """What is loaded where a quantization, or none, is asked for: an AWQ checkpoint is AWQ."""
+    awq = info.quantized is not None and info.quantized.method == "awq"
+    return "awq" if awq and quantization == "none" else quantization
+
+
 def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:
-    """Bytes of a mixture's experts, on whatever device; `dtype` is theirs where they are not quantized."""
-    quantized = quantizes_experts(info, quantization)
-    matrices = info.expert_matrices if quantized else ()
-    group = group_of(info)
+    """Bytes of a mixture's experts, on whatever device; `dtype` is that of those that are not quantized."""
+    matrices = info.expert_matrices if quantizes_experts(info, quantization) else ()
+    group, plain = group_of(info), info.experts - sum(map(prod, matrices))
     coded = sum(count * code_bytes(quantization, inputs, outputs, group) for inputs, outputs, count in matrices)
-    return coded if quantized else info.experts * TORCH_BYTES[dtype]
+    return coded + plain * TORCH_BYTES[dtype]
 
 
 def quantizes_experts(info: ModelInfo, quantization: str) -> bool:
@@ -60,6 +65,12 @@ def awq_stays_packed(inputs: int, group: int, dtype: str, kind: str) -> bool:
     if kind == "cuda":
         return dtype in ("bfloat16", "float16") and each > 0 and each % KERNEL_GROUPS == 0
     return _multiplies(dtype) and each > 0 and each % Coding.STEPS.word == 0
+
+
+def experts_multiply(inputs: int, group: int, dtype: str, kind: str) -> bool:
+    """Whether AWQ experts of so many inputs are multiplied as they are packed, or unpacked at each step."""
+    each = inputs if group == -1 else group
+    return each % BLOCK == 0 if kind == "cuda" else awq_stays_packed(inputs, group, dtype, kind)
 
 
 def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:

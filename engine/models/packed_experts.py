@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.codes import multiplies
-from engine.kernels.cpu.experts import GATES, MOST, ExpertWeights, route
+from engine.kernels.cpu.experts import GATES, MOST, ExpertWeights, padding, route
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
 from engine.models.expert_weights import held, held_by_experts
@@ -120,7 +120,8 @@ def _coded(part: CodedExperts) -> Packing | None:
     kernels = kernels_for("cpu", dtype)
     if kernels is None or kernels.on_gpu or any(one.codes.device.type != "cpu" for one in codes):
         return None
-    if not all(multiplies(one.coding, one.inputs, one.group, dtype) for one in codes):
+    served = all(multiplies(one.coding, one.inputs, one.group, dtype) for one in codes)
+    if not served or not part.down.can_have(padding(part.columns)):
         return None
     return part.num_experts, part.hidden, dtype, partial(ExpertWeights.of_codes, *codes, part.num_experts)
 

@@ -47,7 +47,7 @@ class ExpertWeights:
     def of(cls, gate_up: Tensor, down: Tensor, room: LargePages) -> "ExpertWeights":
         """From `[experts, 2 * columns, hidden]` and `[experts, hidden, columns]`, hidden even."""
         experts, hidden, columns = down.shape
-        more = _padding(columns)
+        more = padding(columns)
         made: list[Tensor] = []
         for expert in range(experts):
             both = nn.functional.pad(gate_up[expert].view(2, columns, hidden), (0, 0, 0, more))
@@ -60,9 +60,10 @@ class ExpertWeights:
 
     @classmethod
     def of_codes(cls, gate_up: Codes, down: Codes, experts: int, room: LargePages) -> "ExpertWeights":
-        """From codes `[experts * 2 * columns, hidden]` and `[experts * hidden, columns]` that `multiplies` serves."""
+        """From codes `[experts * 2 * columns, hidden]` and `[experts * hidden, columns]` that `multiplies` serves, the
+        latter with as many more inputs as `padding` has."""
         hidden, columns = gate_up.inputs, down.inputs
-        more, panels = _padding(columns), -hidden % function("panel_width")()
+        more, panels = padding(columns), -hidden % function("panel_width")()
         packed = (
             pack_codes(gate_up.with_more(2 * experts, more), room),
             pack_codes(down.with_more(experts, panels, more), room),
@@ -71,7 +72,7 @@ class ExpertWeights:
 
     @property
     def padded(self) -> int:
-        return self.columns + _padding(self.columns)
+        return self.columns + padding(self.columns)
 
     @property
     def held(self) -> dict[str, Tensor]:
@@ -123,6 +124,6 @@ class ExpertWeights:
         return out
 
 
-def _padding(columns: int) -> int:
+def padding(columns: int) -> int:
     """So many columns are none: each expert's gates, and what they gate, are whole panels."""
     return -columns % int(function("panel_width")())

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.kernels.silu_mul import Activation
+from engine.memory.allocator import ran_out
 from engine.models.expert_weights import held, held_by_experts
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.quantization.coded_experts import CodedExperts
@@ -38,10 +39,12 @@ def drawn(setting: Setting, hidden: int, experts: int, times: int = 1, first: in
 
 
 def told(part: nn.Module, *given: Tensor) -> Any:
-    """What a module gives; None where it takes something else."""
+    """What a module gives; None where it takes something else. Raises where memory does not suffice."""
     try:
         return part(*given)
-    except Exception:  # a model's own code, which need not know such arguments
+    except Exception as error:  # a model's own code, which need not know such arguments
+        if ran_out(error):
+            raise
         return None
 
 

@@ -70,6 +70,11 @@ def packed_experts(model: nn.Module, shapes: Shapes) -> Iterator[tuple[str, Any,
                 f"the experts of layer {number} are AWQ, and the model holds them in a layout that AWQ is not run for; "
                 "use the original model"
             )
+        if more := [name for (expert, _), name in names.items() if expert >= part.num_experts]:
+            raise InvalidInput(
+                f"this checkpoint holds {more[0]}, and config.json tells of {part.num_experts} experts a layer; fetch "
+                "the model again"
+            )
         for expert in range(int(part.num_experts)):
             for role in ("gate", "up", "down"):
                 if (expert, role) not in names:
@@ -88,7 +93,9 @@ def packed_experts(model: nn.Module, shapes: Shapes) -> Iterator[tuple[str, Any,
 def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) -> None:
     """Gives each layer whose experts were read packed what computes of them; `before` is called before each, and may
     raise to stop."""
-    for path, part in list(module.named_modules()):
-        if isinstance(part, AwqExperts):
-            before()
-            module.set_submodule(path, part.ready(dtype))
+    for path in [path for path, part in module.named_modules() if isinstance(part, AwqExperts)]:
+        before()
+        part = module.get_submodule(path)
+        assert isinstance(part, AwqExperts)
+        module.set_submodule(path, part.ready(dtype))
+        del part  # what it held is freed before the next

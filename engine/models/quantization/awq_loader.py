@@ -101,12 +101,16 @@ def _check(name: str, linear: nn.Linear, is_head: bool, settings: AwqSettings, s
                 f"config.json says that {name} is AWQ, but its weights are not packed; fetch the model again"
             )
         return
+    _check_packed(name, settings)
+    _check_sizes(name, linear.in_features, linear.out_features, settings, shapes)
+
+
+def _check_packed(name: str, settings: AwqSettings) -> None:
     if settings.skips(name):
         raise InvalidInput(
             f"config.json says that {name} is not quantized (modules_to_not_convert), but its weights are AWQ; "
             "fetch the model again"
         )
-    _check_sizes(name, linear.in_features, linear.out_features, settings, shapes)
 
 
 def _check_sizes(name: str, inputs: int, outputs: int, settings: AwqSettings, shapes: Shapes) -> None:

@@ -14,6 +14,7 @@ from engine.models.quantization.passing_weight import multiply, wanted
 
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
 LARGEST = 127  # code of 8 bits
+FLOAT16 = 60_000.0  # less than its largest number
 
 
 def bits_config(name: str, dtype: torch.dtype) -> Any:
@@ -95,8 +96,9 @@ def eight_bit_codes(weight: Tensor) -> Codes:
     """A weight `[outputs, inputs]` in 8 bits, rounded in float16 as layers are. Inputs are multiplied as they are."""
     from bitsandbytes.functional import int8_vectorwise_quant
 
-    codes, highest, _ = int8_vectorwise_quant(weight.to(torch.float16).contiguous())
-    return Codes(Coding.BYTES, codes, highest.float().view(-1, 1) / LARGEST)
+    less = (weight.abs().amax(1, keepdim=True).float() / FLOAT16).clamp(min=1.0)  # rows that float16 cannot hold
+    codes, highest, _ = int8_vectorwise_quant((weight / less).to(torch.float16).contiguous())
+    return Codes(Coding.BYTES, codes, highest.float().view(-1, 1) * less / LARGEST)
 
 
 def _entries(data: Tensor, state: Any, outputs: int, inputs: int, tables: dict[bytes, Tensor]) -> Codes:

@@ -20,8 +20,9 @@ CODES = "coded"  # an attribute of a parameter that a quantizer left: what its n
 
 
 class CodedExperts(nn.Module):
-    """Computed by the model's own code, with weights that are made numbers anew for each call: what our kernels are
-    proved against, and what computes where there are none."""
+    """Computed by the model's own code, expert by expert, with weights that are made numbers anew for each call: what
+    our kernels are proved against, and what computes where there are none, slowly. So much memory as one expert takes
+    is taken."""
 
     def __init__(self, own: Any, gate_up: Codes, down: Codes, dtype: torch.dtype) -> None:
         super().__init__()
@@ -30,6 +31,7 @@ class CodedExperts(nn.Module):
         for name in WEIGHTS:
             delattr(own, name)
             own.register_buffer(name, None)
+        own.num_experts = 1
         self._own = (own,)  # not a part of this one: it holds no weights
 
     @property
@@ -42,21 +44,27 @@ class CodedExperts(nn.Module):
         both = {"gate_up": self.gate_up, "down": self.down}
         return {f"{name}_{part}": tensor for name, codes in both.items() for part, tensor in codes.held.items()}
 
-    def dense(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """`[experts, 2 * columns, hidden]` and `[experts, hidden, columns]`, made one after another: what an expert
-        takes in between is little."""
-        made = []
-        for codes in (self.gate_up, self.down):
+    def dense(self, expert: int, dtype: torch.dtype) -> dict[str, Tensor]:
+        """One expert's weights, `[1, 2 * columns, hidden]` and `[1, hidden, columns]`, by their names."""
+
+        def of(codes: Codes) -> Tensor:
             outputs = codes.outputs // self.num_experts
-            weight = codes.codes.new_empty((self.num_experts, outputs, codes.inputs), dtype=dtype)
-            for expert, to in enumerate(weight):
-                to.copy_(codes.rows(expert * outputs, (expert + 1) * outputs).numbers())
-            made.append(weight)
-        return made[0], made[1]
+            return codes.rows(expert * outputs, (expert + 1) * outputs).numbers().to(dtype)[None]
+
+        return dict(zip(WEIGHTS, (of(self.gate_up), of(self.down))))
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        given = hidden_states, top_k_index, top_k_weights
-        return functional_call(self._own[0], dict(zip(WEIGHTS, self.dense(hidden_states.dtype))), given)
+        out = torch.zeros_like(hidden_states)
+        captured = hidden_states.is_cuda and torch.cuda.is_current_stream_capturing()
+        asked = range(self.num_experts) if captured else top_k_index.unique().tolist()
+        for expert in asked:
+            sent = top_k_index == expert
+            by = torch.where(sent, top_k_weights, 0).sum(-1, keepdim=True)
+            # Where a graph is captured nobody may ask which tokens are sent here: all are computed, others by 0.
+            rows = slice(None) if captured else sent.any(-1)
+            given = hidden_states[rows], torch.zeros_like(top_k_index[rows, :1]), by[rows]
+            out[rows] += functional_call(self._own[0], self.dense(expert, hidden_states.dtype), given)
+        return out
 
 
 @contextmanager
@@ -87,7 +95,8 @@ def settle(module: nn.Module, dtype: torch.dtype, before: Callable[[], None]) ->
     """Gives each layer's experts whose weights became codes the module that knows what these mean; `before` is called
     before each, and may raise to stop."""
     for path, part in list(module.named_modules()):
-        gate_up, down = (getattr(getattr(part, name, None), CODES, None) for name in WEIGHTS)
-        if holds_experts(path, part) and gate_up is not None and down is not None:
+        held: list[Any] = [getattr(part, name, None) for name in WEIGHTS]
+        if holds_experts(path, part) and all(hasattr(weight, CODES) for weight in held):
             before()
+            gate_up, down = (getattr(weight, CODES).to(weight.device) for weight in held)
             module.set_submodule(path, CodedExperts(part, gate_up, down, dtype))

@@ -5,8 +5,9 @@ of such a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -51,9 +52,16 @@ class Coded(ConversionOps):
             for weight in value if isinstance(value, list) else [value]:
                 if weight.numel() and not all(edge.isfinite() for edge in torch.aminmax(weight)):
                     raise InvalidInput(f"the weight {name} holds NaN or infinity; fetch the model again")
-        if not input_dict.keys() <= self.quantizer.expert_weights:
+        if not input_dict.keys() <= self.quantizer.expert_weights.keys():
             return dict(self.others.convert(input_dict, *args, **kwargs))
         weights = {name: value[0] if isinstance(value, list) else value for name, value in input_dict.items()}
+        for name, weight in weights.items():
+            told = self.quantizer.expert_weights[name]
+            if tuple(weight.shape) != told:
+                raise InvalidInput(
+                    f"the weight {name} is {list(weight.shape)} where config.json describes {list(told)}; fetch the "
+                    "model again, all its files from one place"
+                )
         with torch.no_grad():
             return {name: coded(weight, self.quantizer.code()) for name, weight in weights.items()}
 
@@ -63,7 +71,7 @@ class CodesExperts:
     are multiples of `each`."""
 
     each: int
-    expert_weights: frozenset[str] = frozenset()
+    expert_weights: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # by name: their shapes
 
     def code(self) -> Callable[[Tensor], Codes]:
         """What makes codes of a weight `[outputs, inputs]`."""
@@ -71,12 +79,12 @@ class CodesExperts:
 
     def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> None:
         super()._process_model_before_weight_loading(model, **kwargs)  # type: ignore[misc]
-        self.expert_weights = frozenset(
-            f"{path}.{name}"
+        self.expert_weights = {
+            f"{path}.{name}": tuple(getattr(part, name).shape)
             for path, part in model.named_modules()
             if holds_experts(path, part) and self._codes(held_by_experts(part))
             for name in WEIGHTS
-        )
+        }
 
     def _codes(self, held: tuple[Tensor, Tensor] | None) -> bool:
         return held is not None and all(weight.shape[-1] % self.each == 0 for weight in held)

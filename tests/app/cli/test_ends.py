@@ -73,20 +73,17 @@ def test_a_full_disk_is_told_and_a_reader_that_has_seen_enough_is_not(command: t
         assert ended(to_nobody)[::2] == (0, "")
 
 
-@pytest.mark.parametrize("closed", [(2,), (0, 1, 2)])
-def test_without_standard_files_nothing_is_printed_into_the_run(
-    closed: tuple[int, ...], prompts: Path, tmp_path: Path
-) -> None:
+def test_without_standard_files_nothing_is_printed_into_the_run(prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.bsrun"
     command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--out", str(out)]
 
     def close() -> None:
-        for number in closed:
+        for number in (0, 1, 2):
             os.close(number)
 
     status, printed, _ = ended(begin(command, preexec_fn=close))
     assert status == 0
-    assert ("run written to" in printed) == (1 not in closed)
+    assert printed == ""
     assert [len(view.samples[0].tokens) for view in load_trace(out).requests.values()] == [2]
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 import resources
 from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.checkpoints.architectures import PLANNED
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
@@ -19,13 +22,14 @@ from engine.config.schemes import missing
 from engine.core import machine
 from engine.core.setup.activations import computed_bytes
 from engine.core.setup.kv_budget import pool_blocks
+from engine.memory.datasheet import find_datasheet
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
 from engine.memory.splitting import rank_counts, why_unstaged, why_whole
 from engine.memory.weight_bytes import expert_bytes, held_bytes
 from engine.models.loading import load
 from engine.parallel.split import INTERLEAVED
-from tests.engine.tiny_models import change_config
+from tests.engine.tiny_models import _llama_like, change_config, save_tiny_model
 
 GB = 1 << 30
 AMPLE = DeviceMemory("cpu", 64 * GB, 64 * GB)
@@ -59,6 +63,35 @@ def test_the_demo_model_takes_what_its_bill_says(quantization: str) -> None:
 def test_other_precisions_take_what_their_bill_says(dtype: str) -> None:
     for quantization in ("none", "nf4"):
         check_against_a_load(inspect_model("demo"), ModelSpec("demo", quantization, dtype, "cpu"))
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8", "nf4"])
+def test_experts_whose_weights_have_other_names_are_billed_too(quantization: str, tmp_path: Path) -> None:
+    folder = tmp_path / quantization
+    save_tiny_model(_llama_like("GraniteMoe", num_local_experts=4, num_experts_per_tok=2), folder)
+    info = inspect_folder(folder, "granite moe")
+    assert info.experts == 2 * 4 * 3 * 64 * 128
+    check_against_a_load(info, ModelSpec(str(folder), quantization, device="cpu"))
+
+
+def test_an_awq_mixture_is_billed_and_bounded_by_what_it_holds(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = save_rounded_awq(tiny_folder("mixtral"), tmp_path / "awq", 32)
+    weights = load_file(folder / "model.safetensors")
+    info = inspect_folder(folder, "awq")
+    sheet = find_datasheet("H100")
+    for name in ("none", "awq"):
+        bill = fit(info, name, room=sheet.room)
+        assert bill.note.endswith("slowly"), "groups of 32 are none of its kernel's"
+        most = sheet.decode_bound(info, bill, 1, 32)
+        assert sheet.bandwidth / bill.weights < most < 4 * sheet.bandwidth / bill.weights
+    for name in [name for name in weights if "layers.0" in name and ".experts." in name]:
+        tensor = weights.pop(name)
+        if name.endswith("qweight"):
+            weights[name.replace("qweight", "weight")] = torch.randn(8 * tensor.shape[1], tensor.shape[0])
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    check_against_a_load(inspect_folder(folder, "in part"), ModelSpec(str(folder), "awq", device="cpu"))
 
 
 @pytest.mark.skipif(not SHIPPED_AWQ.is_dir(), reason="the AWQ demo checkpoint is not here")

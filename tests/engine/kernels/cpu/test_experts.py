@@ -81,7 +81,8 @@ def test_codes_are_multiplied_as_the_numbers_they_stand_for(coding, dtype, threa
     """Of more and of fewer tokens than read codes without a copy of the numbers, and of widths that are no panels'."""
     torch.manual_seed(threads)
     experts, each = 5, 2
-    hidden, columns, group = (132, 52, 52) if coding is Coding.BYTES else (96, 128, 32)
+    sizes = {Coding.BYTES: (132, 52, 52), Coding.STEPS: (96, 72, 8)}  # of which panels are not made
+    hidden, columns, group = sizes.get(coding, (96, 128, 32))
     gate_up = made(coding, experts * 2 * columns, hidden, hidden if coding is Coding.BYTES else group)
     down = made(coding, experts * hidden, columns, group, seed=1)
     plain = gate_up.numbers().view(experts, 2 * columns, hidden), down.numbers().view(experts, hidden, columns)

@@ -1,7 +1,9 @@
 """A mixture's experts are held in fewer bits, as the library that quantizes would hold a layer of theirs, and are
 multiplied as they are held."""
 
+import shutil
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -25,9 +27,11 @@ from engine.kernels.silu_mul import Activation
 from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
 from engine.models.packed_experts import PackedExperts
+from engine.models.quantization.awq_experts import AwqExperts
 from engine.models.quantization.awq_layout import dequantize
+from engine.models.quantization.bitsandbytes import eight_bit_codes
 from engine.models.quantization.coded_experts import CodedExperts
-from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
+from tests.engine.tiny_models import TINY_MODELS, change_config, make_tiny_model
 
 AT_LOAD = [name for name in QUANTIZATIONS if name not in ("awq", "none")]
 NEAR = {"float32": 1e-5, "bfloat16": 2e-2}
@@ -166,6 +170,49 @@ def test_an_expert_of_another_size_is_refused_by_name(packed: Callable[[str], Pa
         load(spoiled(packed("qwen3 moe"), narrowed))
 
 
+def test_more_experts_than_the_config_tells_of_are_refused_by_name(packed: Callable[[str], Path]) -> None:
+    folder = packed("qwen3 moe")
+    change_config(folder, num_experts=2, num_local_experts=2)
+    with pytest.raises(InvalidInput, match=r"experts\.[23]\..*, and config.json tells of 2 experts a layer; fetch"):
+        load(ModelSpec(str(folder), "awq", device="cpu"))
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "int8", "torchao-int8"])
+def test_experts_of_another_shape_than_the_configs_are_refused_by_name(
+    quantization: str, tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_folder("mixtral"), tmp_path / "other")
+    change_config(folder, intermediate_size=192)
+    with pytest.raises(InvalidInput, match=r"experts\.\w+ is \[4, .*\] where config.json describes \[4, .*; fetch"):
+        load(ModelSpec(str(folder), quantization, device="cpu"))
+
+
+def test_as_much_is_freed_of_each_layer_as_was_read_before_the_next_is_made_ready(
+    packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[weakref.ref[AwqExperts]] = []
+    own, there = AwqExperts.__init__, list[int]()
+
+    def watched(self: AwqExperts, *given: Any) -> None:
+        own(self, *given)
+        read.append(weakref.ref(self))
+
+    ready = AwqExperts.ready
+    monkeypatch.setattr(AwqExperts, "__init__", watched)
+    counted = lambda self, dtype: (there.append(sum(one() is not None for one in read)), ready(self, dtype))[1]  # noqa: E731
+    monkeypatch.setattr(AwqExperts, "ready", counted)
+    load(ModelSpec(str(packed("qwen3 moe")), "awq", device="cpu"))
+    assert there == [2, 1]
+
+
+def test_a_weight_beyond_float16_is_held_in_8_bits_all_the_same() -> None:
+    weight = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    weight[3, 5] = 1e6
+    numbers = eight_bit_codes(weight).numbers()
+    assert (numbers - weight).abs().max() <= 1e6 / 127
+    assert (numbers[4] - weight[4]).abs().max() <= weight[4].abs().max() * 0.005
+
+
 def test_experts_in_a_form_that_is_not_known_are_refused_before_they_are_read(packed: Callable[[str], Path]) -> None:
     def renamed(weights: dict[str, Tensor]) -> None:
         for name in [name for name in weights if ".experts." in name]:
@@ -199,6 +246,6 @@ def test_a_load_tells_of_experts_as_they_are_read_and_can_be_cancelled_between_t
     shares = [one.done / one.total for one in told if one.stage == "reading weights"]
     assert shares == sorted(shares)
     assert max(second - first for first, second in pairwise(shares)) < 0.35
-    for after in range(2, asked - 2):
+    for after in range(2, asked - 2, 4):
         with pytest.raises(LoadCancelled):
             load(spec, cancelled=Late(after))
