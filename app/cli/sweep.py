@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.cli.shared.lanes import Asked, add_lanes, lane_options, played, status
-from app.cli.shared.options import whole, workload_options
+from app.cli.shared.options import price_of, price_option, whole, workload_options
 from engine import Sweep
 from engine.compare import lane_name, sizes_up_to
 
@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     settings.add_argument("--rates", type=_numbers(float), metavar="R,R…", help="requests a second, Poisson arrivals")
     sweep.add_argument("--repeats", type=whole, default=1, metavar="N", help="play every point N times")
     seed = "of the workload, the arrivals and the sampling"
+    price_option(sweep)
     lane_options(sweep, kv="what the batch could fill, within the free memory", seed=seed)
     sweep.set_defaults(command=run_sweep)
 
@@ -46,6 +47,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     sizes = options.sizes or (() if rates else sizes_up_to(min(LARGEST, len(workload))))
     pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
     settings = {"sizes": sizes, "rates": rates, "repeats": options.repeats, "slo": asked.slo, "seed": asked.seed}
+    settings["price"] = price_of(options)
     sweep = Sweep(workload, asked.lanes, **settings, **pool)
     at = (f" at {point.setting:g} req/s" if sweep.by_rate else "" for point in sweep.points)
     names = tuple(lane_name(point.lane) + rate for point, rate in zip(sweep.points, at))

@@ -172,9 +172,15 @@ class SweepResult:
         table = "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
         return table + "\n\n" + "\n".join(f"{n}: {self.recommend(i).reason}" for i, n in enumerate(self.names))
 
+    @property
+    def asked(self) -> list[str]:
+        """The measures that are there where there are limits, and where an hour has a price."""
+        priced = any(o.value("cost") is not None for o in self.outcomes)
+        return ["goodput"] * bool(self.slo.limits) + ["cost"] * priced
+
     def _table(self) -> list[list[str]]:
         keys = [key for key in COLUMNS if not (self.by_rate and key == "average_latency")]  # it is a full batch's
-        measures = [MEASURES[key] for key in keys + ["goodput"] * bool(self.slo.limits)]
+        measures = [MEASURES[key] for key in [*keys, *self.asked]]
         table = [["lane", "rate" if self.by_rate else "batch", *(m.name for m in measures), ""]]
         for o in sorted(self.outcomes, key=lambda o: (o.point.series, o.point.setting)):
             cells = [m.text(o.value(m.key)) for m in measures]
@@ -240,6 +246,7 @@ class Sweep:
         rates: Sequence[float] = (),
         repeats: int = 1,
         slo: Slo | None = None,
+        price: float = 0.0,
         kv_tokens: int | None = None,
         kv_memory: int | None = None,
         seed: int = 0,
@@ -259,7 +266,7 @@ class Sweep:
             if sizes and lane.config.mode in SOLITARY_MODES:
                 raise InvalidInput(f"{lane.config.mode} runs one request at a time, whatever the size: sweep its rates")
         self.workload, self.lanes, self.by_rate, self.repeats = workload, tuple(lanes), bool(rates), repeats
-        self.slo, self.kv_tokens, self.kv_memory = slo or Slo(), kv_tokens, kv_memory
+        self.slo, self.price, self.kv_tokens, self.kv_memory = slo or Slo(), price, kv_tokens, kv_memory
         settings = sorted(set(rates or sizes))
         points = [self._point(i, setting, seed) for setting in settings for i in range(len(lanes))]
         if len({lane.spec for lane in lanes}) > 1:  # a model is loaded once, not once a setting
@@ -287,7 +294,11 @@ class Sweep:
                     if not cancelled.is_set():
                         lane_runs.append(track.play(index, repeat, point.lane, point.workload))
                 played += sum(not r.cancelled for r in lane_runs)
-                metrics = tuple(measure(r.trace, self.slo) for r in lane_runs if r.finished and r.trace is not None)
+                metrics = tuple(
+                    measure(r.trace, self.slo, price=self.price)
+                    for r in lane_runs
+                    if r.finished and r.trace is not None
+                )
                 error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
                 if metrics or error:
                     outcomes.append(SweepOutcome(point, metrics, error))

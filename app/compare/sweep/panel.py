@@ -51,7 +51,7 @@ class SweepModel(ColumnModel[Sequence[Cell]]):
         if result is None:
             self.show_rows((), ())
             return
-        measures = [MEASURES[key] for key in (*MEASURED, *(["goodput"] if result.slo.limits else ()))]
+        measures = [MEASURES[key] for key in (*MEASURED, *result.asked)]
         heads = [(tr("lane"), ""), (tr("rate") if result.by_rate else tr("batch"), "")]
         heads += [*((measure_title(m), f"{measure_title(m)} = {m.formula}") for m in measures), ("", "")]
         last = len(heads) - 1

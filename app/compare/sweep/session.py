@@ -70,6 +70,7 @@ class SweepSession(Lessee):
                 rates=numbers("rates", choice.rates, float) if choice.by_rate else (),
                 repeats=choice.repeats,
                 slo=choice.limits.slo,
+                price=choice.price,
                 kv_tokens=choice.kv_tokens or None,
             )
 
@@ -144,8 +145,8 @@ class SweepSession(Lessee):
 
     async def _measure(self, index: int, trace: Trace) -> None:
         sweep = self._sweep
-        slo = sweep.slo if sweep is not None else Slo()
-        metrics = await self._session.off_thread(lambda: measure(trace, slo))
+        slo, price = (sweep.slo, sweep.price) if sweep is not None else (Slo(), 0.0)
+        metrics = await self._session.off_thread(lambda: measure(trace, slo, price=price))
         if sweep is self._sweep and self._point is not None:  # else the whole result is there
             self._metrics.setdefault(index, []).append(metrics)
             self._changed()

@@ -88,9 +88,16 @@ def test_a_lane_that_fails_ends_with_status_1_and_the_others_are_printed(capsys:
 
 
 def test_sweep_prints_every_point_and_what_to_take(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SWEEP, "--slo-e2e", "60"]) == 0
+    assert main([*SWEEP, "--slo-e2e", "60", "--price", "2"]) == 0
     captured = capsys.readouterr()
-    for words in ("static          1", "continuous      4", "average latency", "recommended", "p99 E2E latency"):
+    for words in (
+        "static          1",
+        "continuous      4",
+        "average latency",
+        "recommended",
+        "p99 E2E latency",
+        "cost of tokens",
+    ):
         assert words in captured.out
     assert captured.err == ""
 

@@ -46,9 +46,9 @@ def test_numbers_that_are_none_are_refused(text: str) -> None:
 def test_a_sweep_fills_its_table_and_charts_and_says_what_to_take(
     qtbot: QtBot, ready: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(trace: Trace, slo: Slo) -> Metrics:
+    def late(trace: Trace, slo: Slo, price: float) -> Metrics:
         time.sleep(0.1)  # as on a busy machine: the sweep is over before its last point is measured
-        return measure(trace, slo)
+        return measure(trace, slo, price=price)
 
     monkeypatch.setattr(session, "measure", late)
     page = sweep_page(ready, "static:8", "continuous")
