@@ -4,6 +4,7 @@ numbers, a slider with its value."""
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import exp, log
+from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QStandardItemModel, QWheelEvent
@@ -147,7 +148,18 @@ class Switch(QAbstractButton):
         painter.end()
 
 
-class Number(QSpinBox):
+class _Patient:
+    """Before a control's class: a turn of the wheel changes it only where it has the focus; else what it stands on
+    scrolls."""
+
+    def wheelEvent(self: Any, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)  # type: ignore[misc]
+        else:
+            event.ignore()
+
+
+class Number(_Patient, QSpinBox):
     """A whole number, grouped by thousands; no wheel unless it has the focus, no arrows."""
 
     def __init__(
@@ -160,14 +172,8 @@ class Number(QSpinBox):
         self.setValue(value)
         _plain(self, name, suffix, least)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
-
-class Amount(QDoubleSpinBox):
+class Amount(_Patient, QDoubleSpinBox):
     """A number from 0 on with two decimals, as a `Number` otherwise."""
 
     def __init__(self, name: str, high: float, suffix: str = "", step: float = 0.1, *, least: str = "") -> None:
@@ -175,12 +181,6 @@ class Amount(QDoubleSpinBox):
         self.setRange(0.0, high)
         self.setSingleStep(step)
         _plain(self, name, suffix, least)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
 
 def _plain(spin: QSpinBox | QDoubleSpinBox, name: str, suffix: str, least: str) -> None:
@@ -203,7 +203,7 @@ class PowerOfTwo(Number):
         self.setValue(value)
 
 
-class _Value(QDoubleSpinBox):
+class _Value(_Patient, QDoubleSpinBox):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "value")
@@ -211,12 +211,6 @@ class _Value(QDoubleSpinBox):
         self.setGroupSeparatorShown(True)
         self.setKeyboardTracking(False)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
 
 class Slider(QSlider):

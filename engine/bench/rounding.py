@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import Codes
+from engine.kernels.products.codes import Codes
 from engine.models.quantization.awq_layout import COLUMNS, LARGEST, SHIFTS
 from engine.models.quantization.awq_linear import AwqLinear, codes_of
 

@@ -21,6 +21,7 @@ from engine.memory.weight_bytes import (
     group_of,
     held_as,
     held_bytes,
+    is_awq,
     part_bytes,
     quantizes_experts,
 )
@@ -120,10 +121,6 @@ def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto
     if kind == "cuda":
         return info.dtype
     return "float32" if quantization == "none" and not is_awq(info) else "bfloat16"
-
-
-def is_awq(info: ModelInfo) -> bool:
-    return info.quantized is not None and info.quantized.method == "awq"
 
 
 def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:

@@ -4,8 +4,8 @@ from math import ceil, prod
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, DOUBLE_BLOCK, SCHEMES, quantized_bytes
-from engine.kernels.coding import Coding
 from engine.kernels.cpu.compiler import compiles_here
+from engine.kernels.products.coding import Coding
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 KERNEL_GROUPS = 16  # our kernel on a GPU takes multiples of this
@@ -33,8 +33,11 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
 
 def held_as(info: ModelInfo, quantization: str) -> str:
     """What is loaded where a quantization, or none, is asked for: an AWQ checkpoint is AWQ."""
-    awq = info.quantized is not None and info.quantized.method == "awq"
-    return "awq" if awq and quantization == "none" else quantization
+    return "awq" if is_awq(info) and quantization == "none" else quantization
+
+
+def is_awq(info: ModelInfo) -> bool:
+    return info.quantized is not None and info.quantized.method == "awq"
 
 
 def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:
@@ -93,7 +96,7 @@ def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> in
 
 
 def code_bytes(quantization: str, inputs: int, outputs: int, group: int = GROUP) -> int:
-    """Bytes of a weight as `engine.kernels.codes` has it; `group` is AWQ's."""
+    """Bytes of a weight as `engine.kernels.products.codes` has it; `group` is AWQ's."""
     weights = inputs * outputs
     match quantization:
         case "nf4":

@@ -14,10 +14,10 @@ from typing import Protocol, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.codes import Codes, joined
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.codes import PackedCodes, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.products.codes import Codes, joined
 from engine.kernels.silu_mul import Activation
 from engine.models.plain_weights import is_plain
 from engine.models.quantization.coded_linear import CodedLinear

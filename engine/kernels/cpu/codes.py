@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import Codes
-from engine.kernels.coding import Coding
 from engine.kernels.cpu.calls import computes, multiply, to_integers
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
 from engine.kernels.cpu.structures import Scales
+from engine.kernels.products.codes import Codes
+from engine.kernels.products.coding import Coding
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.codes import Codes
 from engine.kernels.cpu import structures as held
 from engine.kernels.cpu.calls import DTYPES, LANES, laid_out, part_of, run, threads_for
 from engine.kernels.cpu.codes import PackedCodes, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import function
+from engine.kernels.products.codes import Codes
 from engine.kernels.silu_mul import Activation
 
 MOST = 64  # experts that a token is sent to, as `native/experts.c` has it

@@ -4,7 +4,7 @@ from ctypes import CFUNCTYPE, c_float, c_int, c_long, c_void_p
 from ctypes import Structure as CStructure
 from typing import Any, ClassVar
 
-from engine.kernels.coding import Coding
+from engine.kernels.products.coding import Coding
 
 
 def _places(*names: str) -> list[tuple[str, type]]:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import SHARED, Codes
-from engine.kernels.coding import Coding
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
+from engine.kernels.products.codes import SHARED, Codes
+from engine.kernels.products.coding import Coding
 from engine.kernels.products.expert_codes import ExpertCodes
 from engine.kernels.products.four_bits import CODES, table_of
 

@@ -15,12 +15,12 @@ from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
 from engine.kernels.attention.tilings import Rows
-from engine.kernels.coding import Coding
 from engine.kernels.jit import Launch, launched
 from engine.kernels.offline.meta_weights import awq_weights, empty, expert_codes, four_bit_weights
 from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.products.coding import Coding
 from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import four_bit_matmul
 from engine.kernels.products.gemv import gemv

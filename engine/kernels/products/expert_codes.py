@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import Codes
-from engine.kernels.coding import Coding
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, tl
+from engine.kernels.products.codes import Codes
+from engine.kernels.products.coding import Coding
 from engine.kernels.products.four_bits import BLOCK_K, four_bit_product, table_of
 from engine.kernels.products.gating import outputs_of, store_product
 from engine.kernels.silu_mul import Activation

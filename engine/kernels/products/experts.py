@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.coding import Coding
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 from engine.kernels.products import expert_codes
+from engine.kernels.products.coding import Coding
 from engine.kernels.products.expert_codes import ExpertCodes, SortedPairs
 from engine.kernels.products.gating import outputs_of, store_product
 from engine.kernels.silu_mul import Activation
@@ -202,7 +202,7 @@ def experts(
     if not tokens:
         return out
     pairs, whole = tokens * each, whole or first + count
-    cut = cut or (tiling if is_plain(down) else expert_codes.tiling)(pairs, whole, x.dtype)
+    cut = cut or (tiling if reads_numbers(down) else expert_codes.tiling)(pairs, whole, x.dtype)
     tiles = min(pairs, count + pairs // cut.block_m)
     lengths = tiles * cut.block_m, tiles, 1
     order, expert_of, used = (torch.empty(n, dtype=torch.int32, device=x.device) for n in lengths)
@@ -221,7 +221,7 @@ def experts(
     return out
 
 
-def is_plain(weight: Tensor | ExpertCodes) -> bool:
+def reads_numbers(weight: Tensor | ExpertCodes) -> bool:
     """Whether its product is that of numbers: integers are made floats as they are read."""
     return isinstance(weight, Tensor) or weight.codes.coding is Coding.BYTES
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from engine.checkpoints.awq_settings import ROLES, expert_of
 from engine.config.specs import InvalidInput
-from engine.kernels.codes import Codes, joined
+from engine.kernels.products.codes import Codes, joined
 from engine.models.expert_weights import held_by_experts
 from engine.models.quantization.awq_linear import AwqLinear, codes_of
 from engine.models.quantization.coded_experts import CodedExperts

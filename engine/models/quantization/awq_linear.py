@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.kernels.codes import Codes
-from engine.kernels.coding import Coding
 from engine.kernels.cpu.codes import multiplies
 from engine.kernels.products.awq_matmul import awq_matmul
+from engine.kernels.products.codes import Codes
+from engine.kernels.products.coding import Coding
 from engine.memory.weight_bytes import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
 from engine.models.quantization.awq_tiles import dequantize_tiles, tiled

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.codes import SHARED, Codes
-from engine.kernels.coding import Coding
 from engine.kernels.cpu.codes import multiplies
+from engine.kernels.products.codes import SHARED, Codes
+from engine.kernels.products.coding import Coding
 from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 

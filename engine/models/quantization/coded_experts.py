@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from engine.kernels.codes import Codes, joined
+from engine.kernels.products.codes import Codes, joined
 from engine.models.expert_weights import WEIGHTS
 from engine.models.routing import holds_experts
 

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
-from engine.kernels.codes import Codes
 from engine.kernels.cpu.codes import pack_codes
 from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.products.codes import Codes
 
 
 class CodedLinear(nn.Module):

@@ -20,8 +20,8 @@ from transformers.quantizers.quantizer_torchao import TorchAoHfQuantizer
 
 from engine.config.schemes import BLOCK
 from engine.config.specs import InvalidInput
-from engine.kernels.codes import Codes
-from engine.kernels.coding import Coding
+from engine.kernels.products.codes import Codes
+from engine.kernels.products.coding import Coding
 from engine.models.expert_weights import WEIGHTS, held_by_experts
 from engine.models.quantization.bitsandbytes import eight_bit_codes, four_bit_codes
 from engine.models.quantization.coded_experts import coded

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from engine.bench.rounding import rounded_codes
-from engine.kernels.codes import Codes, joined
 from engine.kernels.products import expert_codes
+from engine.kernels.products.codes import Codes, joined
 from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.experts import Tiling, experts
 from engine.kernels.silu_mul import Activation

@@ -30,11 +30,11 @@ from engine.bench.subject import Case, Experts, Lengths, Shape, make_case
 from engine.bench.subject import random_mixture as drawn
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
-from engine.kernels.codes import Codes
 from engine.kernels.dependent_launch import step_of
 from engine.kernels.products import expert_codes
+from engine.kernels.products.codes import Codes
 from engine.kernels.products.expert_codes import ExpertCodes, table_for
-from engine.kernels.products.experts import Tiling, is_plain, tiling
+from engine.kernels.products.experts import Tiling, reads_numbers, tiling
 from engine.kernels.products.experts import experts as mixed_by
 from engine.kernels.silu_mul import Activation
 from engine.models.expert_weights import WEIGHTS
@@ -197,7 +197,7 @@ def _time_codes(
     """A row of experts that are codes, beside the seconds that dense ones took."""
     watch, (experts, hidden, columns) = bench.watch, layers[0][1].shape
     x, ids, by = _sent(bench, tokens, each, experts, hidden)
-    plain = is_plain(layers[0][1])
+    plain = reads_numbers(layers[0][1])
     usual = (tiling if plain else expert_codes.tiling)(tokens * each, experts, watch.dtype)
     others = (OTHERS if plain else OTHER_CODES).get(usual.block_m, ())
 

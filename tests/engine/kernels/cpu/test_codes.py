@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels.codes import Codes, joined
-from engine.kernels.coding import Coding
 from engine.kernels.cpu.calls import to_integers
 from engine.kernels.cpu.codes import multiplies, pack_codes
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.library import native
+from engine.kernels.products.codes import Codes, joined
+from engine.kernels.products.coding import Coding
 
 pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
 DTYPES = (torch.float32, torch.bfloat16)

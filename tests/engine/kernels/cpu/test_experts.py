@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from engine.kernels.coding import Coding
 from engine.kernels.cpu import library
 from engine.kernels.cpu.experts import ExpertWeights, route
 from engine.kernels.cpu.large_pages import LargePages
+from engine.kernels.products.coding import Coding
 from engine.kernels.silu_mul import Activation
 from tests.engine.kernels.cpu.test_codes import made
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from engine.kernels.coding import Coding
+from engine.kernels.products.coding import Coding
 
 SHARED = 256  # scales that share one, where they are codes themselves
 
