@@ -11,14 +11,12 @@ from app.inside.insights import INSIGHTS
 from app.language import shipped, tr
 from app.session.lessee import Phase
 from app.session.session import Session, SessionState
-from app.stage.scene import Scene
+from app.stage.scene import Scene, in_turn
 from app.stage.show import GivenUp, until
 from app.stage.spotlight import reveal
 from app.words import sentence
 from engine import InvalidInput, Lane, ModelSpec, Trace
 from engine.compare import load_race
-
-APART = 0.05  # of a share: however slow a lane was, what is pointed at before it is in the light for so long
 
 
 def headed(lane: Lane) -> Lane:
@@ -101,9 +99,10 @@ class RaceShow:
 
     def due(self) -> list[float]:
         """A point on a lane is due at that share, or at that step, of the lane's own run; one on all lanes at the first
-        one's step. Each is due after the one before it."""
+        one's step. A lane's step is shown where it is on the clock, any other point after those before it."""
         race = self._page.race
-        due: list[float] = []
+        asked: list[float] = []
+        fixed: list[bool] = []
         for point in self._scene.points:
             kind, *which = point.on.split()
             lane = race.lanes[int(which[0]) - 1] if kind == "lane" else None
@@ -112,11 +111,13 @@ class RaceShow:
             if point.step is not None and race.longest > 0 and steps:
                 ended = steps[min(point.step, len(steps) - 1)].ended
                 share = (ended - (stepped.playback.origin or 0.0)) / race.longest
+                fixed.append(lane is not None)
             else:
                 whole = point.at >= 1.0 or lane is None or race.longest <= 0
                 share = point.at * (1.0 if whole or lane is None else lane.span / race.longest)
-            due.append(min(1.0, share if not due or share > due[-1] else due[-1] + APART))
-        return due
+                fixed.append(False)
+            asked.append(share)
+        return in_turn(asked, fixed)
 
     def traces(self) -> list[Trace]:
         return [lane.playback.trace for lane in self._page.race.lanes]

@@ -1,7 +1,6 @@
 """A scene of a tour: a real run, what is said of it, and where to look when. No Qt."""
 
 import shlex
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ RUN_PANELS = (
 RACE_PANELS = ("slots", "timeline", "step", "kv_map", "memory", "roofline")  # what every lane shows
 RACE_PLACES = ("lanes", "curves", "table")  # all that is on the page, and what is below the lanes
 MOST_LANES = 4
+APART = 0.05  # of a share: however slow a lane was, what is pointed at before it is in the light for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,25 @@ def shares(points: Sequence[Point], step_ends: Sequence[float], origin: float) -
     return due
 
 
+def in_turn(asked: Sequence[float], fixed: Sequence[bool]) -> list[float]:
+    """When each point of a race is due, from the shares of it that they ask for.
+
+    Where all lanes are on one clock, the step of one lane may come before that of a lane named ahead of it. A `fixed`
+    point stays at its own moment even so, and is lit in another turn than its place; any other is due after all those
+    ahead of it. Two points are `APART`: the later one is put off, since each must be in the light for a while.
+    """
+    placed: list[float] = []
+    for share, stays in zip(asked, fixed, strict=True):
+        last = max(placed, default=-APART)
+        placed.append(share if stays or share > last else last + APART)
+    due = list(placed)
+    last = -APART
+    for place in sorted(range(len(placed)), key=placed.__getitem__):
+        due[place] = last = min(1.0, max(placed[place], last + APART))
+    return due
+
+
 def point_at(due: Sequence[float], share: float) -> int:
-    """The place of the point that is on at this share of the run; -1 before the first."""
-    return bisect_right(due, share) - 1
+    """The place of the point that is on at this share of the run: the latest due; -1 before the first."""
+    past = [place for place, moment in enumerate(due) if moment <= share]
+    return max(past, key=lambda place: (due[place], place), default=-1)

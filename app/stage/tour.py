@@ -167,7 +167,7 @@ class Tour(QObject):
             self._say(AGAIN)
             show.replay()
         else:
-            show.go(self.due[-1])
+            show.go(max(self.due))
             self._hold()
 
     async def _play(self, show: Show) -> str:
@@ -212,8 +212,8 @@ class Tour(QObject):
             return
         if not self.due:
             return
-        if not self._held and show.share >= self.due[-1] - NEAR:
-            show.go(self.due[-1])
+        if not self._held and show.share >= max(self.due) - NEAR:
+            show.go(max(self.due))
             self._hold()
         place = point_at(self.due, show.share + NEAR)
         if place != self._pointed:

@@ -7,7 +7,7 @@ import pytest
 
 from app.inside.insights import INSIGHTS
 from app.play.layout import AREAS
-from app.stage.scene import RACE_PANELS, RUN_PANELS, Point, point_at, shares
+from app.stage.scene import RACE_PANELS, RUN_PANELS, Point, in_turn, point_at, shares
 from app.stage.scene_file import read_scene, read_tour, shipped_tour
 from engine import Engine, InvalidInput, load_workload
 from engine.compare import parse_lane
@@ -128,3 +128,14 @@ def test_points_are_due_at_shares_of_the_run_or_at_the_end_of_steps_and_never_be
     assert due == [0.5, 0.5, 0.75, 1.0]
     assert [point_at(due, share) for share in (0.0, 0.49, 0.5, 0.74, 0.75, 1.0)] == [-1, -1, 1, 1, 2, 3]
     assert shares(points[1:3], [], 0.0) == [0.25, 0.75], "before there is a step"
+
+
+def test_a_point_of_a_lanes_step_is_lit_at_that_step_even_before_one_named_ahead_of_it() -> None:
+    steps = (True, True, False)  # two lanes' steps, then what is said of both
+    assert in_turn([0.3, 0.5, 0.3], steps) == pytest.approx([0.3, 0.5, 0.55])
+    assert in_turn([0.3, 0.31, 0.3], steps) == pytest.approx([0.3, 0.35, 0.40]), "each is in the light for a while"
+    slow = in_turn([0.7, 0.2, 0.7], steps)  # the first lane was slowed
+    assert slow == pytest.approx([0.7, 0.2, 0.75])
+    assert [point_at(slow, share) for share in (0.1, 0.2, 0.7, 0.75, 1.0)] == [-1, 1, 0, 2, 2]
+    assert in_turn([0.5, 0.2, 1.0], 3 * (False,)) == pytest.approx([0.5, 0.55, 1.0]), "shares keep their turns"
+    assert in_turn([0.99, 1.0, 1.0], 3 * (False,)) == [0.99, 1.0, 1.0]
