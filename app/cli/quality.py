@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from app.cli.shared.columns import columns
 from app.cli.shared.options import check_model, model_options, output_options, quiet, whole
 from app.cli.shared.progress import job_bar
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import InvalidInput, ModelSpec, measure_quality
-from engine.config import DTYPES, KV_DTYPES, QUANTIZATIONS, missing
+from engine.checkpoints import ModelInfo
+from engine.config import DTYPES, KV_DTYPES, OF_LAYERS, QUANTIZATIONS, missing
 from engine.memory import model_info
 from engine.quality import DEFAULT_TOKENS, TEXTS, QualityReport, origin_of, ranked
 
@@ -65,8 +65,9 @@ def run_quality(options: argparse.Namespace) -> int:
 
 def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpec, list[ModelSpec], list[str]]:
     """The original, and what is measured against it: models, and dtypes of its KV cache. Raises InvalidInput."""
-    folder = _awq_folder(model)
-    stored = folder is not None
+    info = _known(model)
+    folder = info.folder if info is not None and info.quantized is not None else None
+    stored = info.quantized.method if info is not None and info.quantized is not None else ""
     original = replace(model, source=source, revision=None) if source else model
     if folder is not None and source is None:
         found = origin_of(folder)
@@ -76,8 +77,9 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
             )
         original = replace(found, device=model.device)
     if ways == "all":
-        kinds = [kind for kind in QUANTIZATIONS[1:] if kind != "awq" and not missing(kind)]
-        kinds += ["awq"] if stored or model.source == "demo" else []
+        mixture = info is not None and info.experts > 0
+        kinds = [kind for kind in (QUANTIZATIONS if mixture else OF_LAYERS)[1:] if kind != "awq" and not missing(kind)]
+        kinds += ["awq"] if stored == "awq" or model.source == "demo" else []
         kinds += ["bfloat16", *KV]
     else:
         kinds = [kind.strip() for kind in ways.split(",") if kind.strip()]
@@ -92,7 +94,7 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
     def spec(kind: str) -> ModelSpec:
         if kind in DTYPES:
             return replace(dense, dtype=kind)
-        if kind == "awq" and stored:
+        if kind == stored:
             return model
         return replace(dense, quantization=kind)
 
@@ -100,13 +102,12 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
     return original, [spec(kind) for kind in once if kind not in KV], [KV[kind] for kind in once if kind in KV]
 
 
-def _awq_folder(model: ModelSpec) -> Path | None:
-    """Of a checkpoint that was quantized beforehand; None for one that was not, or whose files are on the hub."""
+def _known(model: ModelSpec) -> ModelInfo | None:
+    """What is known of a model; None of one whose files cannot be had."""
     try:
-        info = model_info(model)
+        return model_info(model)
     except InvalidInput:
         return None
-    return info.folder if info.quantized is not None else None
 
 
 def text(report: QualityReport) -> str:

@@ -10,7 +10,7 @@ from app.ui.look import theme
 
 VIOLET = 300.0  # degrees in OKLCH
 DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))
-SCHEMES = {"int8": 0, "int8-plain": 4, "nf4": 1, "nf4-double": 5, "torchao-int8": 2, "awq": 3}
+SCHEMES = {"int8": 0, "int8-plain": 4, "nf4": 1, "nf4-double": 5, "torchao-int8": 2, "awq": 3, "mxfp4": 7}
 
 
 def lane_color(index: int) -> QColor:

@@ -8,8 +8,10 @@ from typing import Any
 
 from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
 from engine.checkpoints.kv_heads import OWN, repeated_heads
+from engine.checkpoints.mxfp4_settings import METHOD, check_packed, holds_mxfp4
 from engine.checkpoints.weight_names import sort_weights
 from engine.config.checks import shown
+from engine.config.schemes import MX_BLOCK
 from engine.config.specs import InvalidInput
 
 DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -27,7 +29,7 @@ Headers = Mapping[str, tuple[tuple[int, ...], str]]
 class StoredQuantization:
     """How a checkpoint was quantized beforehand: `method` as its config says ("awq", "gptq" ...), `bits` of a weight,
     `group` inputs that share a scale (-1: all of a column), `kept` names of modules that were left as they were.
-    `problem`: why an AWQ checkpoint cannot be run here, "" where it can."""
+    `problem`: why a checkpoint of a method that is run cannot be run here, "" where it can."""
 
     method: str
     bits: int
@@ -209,6 +211,8 @@ def _stored_quantization(config: Mapping[str, Any], headers: Headers) -> StoredQ
     values = config.get("quantization_config")
     if not isinstance(values, Mapping):
         return None
+    if holds_mxfp4(config):
+        return StoredQuantization(METHOD, 4, MX_BLOCK, problem=_mxfp4_problem(config, headers))
     bits = values.get("bits", values.get("w_bit", 0))
     group = values.get("group_size", values.get("q_group_size", 0))
     return StoredQuantization(
@@ -218,6 +222,15 @@ def _stored_quantization(config: Mapping[str, Any], headers: Headers) -> StoredQ
         tuple(map(str, values.get("modules_to_not_convert") or ())),
         _awq_problem(config, headers),
     )
+
+
+def _mxfp4_problem(config: Mapping[str, Any], headers: Headers) -> str:
+    """What a load would refuse an MXFP4 checkpoint for."""
+    try:
+        check_packed({name: shape for name, (shape, _) in headers.items()}, config["model_type"])
+    except InvalidInput as error:
+        return str(error)
+    return ""
 
 
 def _awq_problem(config: Mapping[str, Any], headers: Headers) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from engine.checkpoints.mxfp4_settings import packed_matrix
 from engine.config.checks import check
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -24,6 +25,7 @@ _ROUTER = re.compile(r"((?<!router)\.gate|\.router(\.layer)?)$")
 _NOT_LINEAR = re.compile(r"(norm|^ln|\.ln)[^.]*$")
 # Buffers that older checkpoints carry; the model makes its own.
 _BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+_MX_SCALES = ("gate_up_proj_scales", "down_proj_scales")
 _PACKED = ("qweight", "qzeros", "scales", "g_idx")
 
 
@@ -56,6 +58,11 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
         module, _, leaf = name.rpartition(".")
         if _is_buffer(name, shape) or (tied and leaf == "weight" and _is_head(module)):
             continue
+        if (packed := packed_matrix(name, shape)) is not None:
+            packed_experts[packed[:2]] += packed[2]
+            continue
+        if leaf in _MX_SCALES:  # beside those
+            continue
         if bits and leaf in _PACKED:
             if leaf == "qweight":
                 check(len(shape) == 2, name[:80], list(shape), "packed weights have two sizes; fetch the model again")
@@ -73,10 +80,10 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
             if _EXPERT.search(name):
                 experts += prod(shape)
                 of_experts[name] = shape
-    packed = tuple((inputs, outputs, count) for (inputs, outputs), count in packed_experts.items())
-    elements = sum(map(prod, packed))
+    found = tuple((inputs, outputs, count) for (inputs, outputs), count in packed_experts.items())
+    elements = sum(map(prod, found))
     matrices = () if bits else _matrices(of_experts)
-    return Weights(tuple(linears), others + elements, experts + elements, packed or matrices)
+    return Weights(tuple(linears), others + elements, experts + elements, found or matrices)
 
 
 def is_linear(name: str, shape: tuple[int, ...]) -> bool:
@@ -89,16 +96,21 @@ def is_linear(name: str, shape: tuple[int, ...]) -> bool:
 
 def _matrices(shapes: Shapes) -> tuple[tuple[int, int, int], ...]:
     """(inputs, outputs, how many) of experts that are matrices, or all of a layer in one tensor, gates above what they
-    gate; of other layouts, and of experts with biases, none."""
+    gate, or as gpt-oss has them, turned and with biases; of other layouts none."""
     if all(len(shape) == 2 and name.endswith(".weight") for name, shape in shapes.items()):
         return tuple((inputs, outputs, count) for (outputs, inputs), count in Counter(shapes.values()).items())
     kinds = {(name.rpartition(".")[2], shape) for name, shape in shapes.items()}
-    if sorted(leaf for leaf, _ in kinds) != ["down_proj", "gate_up_proj"] or any(len(shape) != 3 for _, shape in kinds):
+    leaves, shape_of = sorted(leaf for leaf, _ in kinds), dict(kinds)
+    turned = leaves == ["down_proj", "down_proj_bias", "gate_up_proj", "gate_up_proj_bias"]
+    if not turned and leaves != ["down_proj", "gate_up_proj"]:
         return ()
-    (_, (experts, hidden, columns)), (_, gate_up) = sorted(kinds)
-    layers = len(shapes) // 2
-    ours = gate_up == (experts, 2 * columns, hidden)
-    return ((columns, hidden, layers * experts), (hidden, 2 * columns, layers * experts)) if ours else ()
+    gate_up, down = shape_of["gate_up_proj"], shape_of["down_proj"]
+    if len(down) != 3 or len(gate_up) != 3:
+        return ()
+    experts, hidden, columns = (down[0], down[2], down[1]) if turned else down
+    count = len(shapes) // len(leaves) * experts
+    ours = gate_up[1:] == ((hidden, 2 * columns) if turned else (2 * columns, hidden))
+    return ((columns, hidden, count), (hidden, 2 * columns, count)) if ours else ()
 
 
 def _is_head(module: str) -> bool:

@@ -9,13 +9,15 @@ from importlib.util import find_spec
 from math import ceil
 
 BLOCK = 64  # weights that share a scale in nf4
+MX_BLOCK = 32  # the same in MXFP4
 DOUBLE_BLOCK = 256  # scales that share one in double quantization
 
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
     """`bits` of a quantized weight, without its scales; 0: as the dtype says. `made` is "at load", or "beforehand" for
-    checkpoints that were quantized with calibration. `library` must be installed to load it, from `remedy`."""
+    checkpoints that were quantized with calibration. `library` must be installed to load it, from `remedy`.
+    `experts_only`: it is of a mixture's experts, and what else there is stays as it was."""
 
     name: str
     title: str
@@ -24,6 +26,7 @@ class Quantization:
     made: str = ""
     library: str = ""
     remedy: str = ""
+    experts_only: bool = False
 
 
 _BITS = "at load", "bitsandbytes", "pip install bitsandbytes accelerate"
@@ -40,8 +43,18 @@ _KINDS = (
     Quantization(
         "torchao-int8", "int8, torchao", "8-bit weights, a scale a row; inputs stay as they are", 8, *_TORCHAO
     ),
+    Quantization(
+        "mxfp4",
+        "MXFP4",
+        "4-bit floats, a power of two every 32: of a mixture's experts alone, as gpt-oss is published",
+        4,
+        "at load",
+        experts_only=True,
+    ),
 )
 SCHEMES = {q.name: q for q in _KINDS}
+OF_LAYERS = tuple(q.name for q in _KINDS if not q.experts_only)  # those that every model can be held in
+STORED = "awq", "mxfp4"  # those that checkpoints are read in
 
 
 def missing(name: str) -> str:
@@ -62,7 +75,7 @@ def quantized_bytes(name: str, shapes: Iterable[tuple[int, int]], item: int, gro
     for inputs, outputs in shapes:
         weights = inputs * outputs
         match name:
-            case "none":
+            case "none" | "mxfp4":
                 total += weights * item
             case "int8" | "int8-plain":
                 total += weights + 4 * outputs

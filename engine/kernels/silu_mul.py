@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs
-from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 from engine.kernels.rms_norm import two_levels
 
+BOUND = constant(7.0)  # of what `CLAMPED` takes
 TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a thread of four warps
 
 
@@ -22,6 +23,7 @@ class Activation(Enum):
     SILU = 0
     GELU_TANH = 1
     GELU = 2
+    CLAMPED = 3  # of gpt-oss, which bounds what is gated too: only in products of experts
 
 
 @jit
@@ -32,9 +34,20 @@ def act(x, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     elif ACTIVATION == 1:
         # 0.5 * (1 + tanh(z)) is 1 / (1 + exp(-2 z)); z = sqrt(2 / pi) * (x + 0.044715 x³)
         acted = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
-    else:
+    elif ACTIVATION == 2:
         acted = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    else:
+        x = tl.minimum(x, BOUND)
+        acted = x / (1.0 + tl.exp(-1.702 * x))
     return acted
+
+
+@jit
+def gated(x, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What an activation is multiplied with, of float32."""
+    if ACTIVATION == 3:
+        x = tl.minimum(tl.maximum(x, -BOUND), BOUND) + 1.0
+    return x
 
 
 @jit(do_not_specialize=["rows"])

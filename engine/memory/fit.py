@@ -10,7 +10,7 @@ from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.checkpoints.inspect import inspect_model, resolve, shipped_awq
 from engine.config.parallel import check_dividing
-from engine.config.schemes import SCHEMES, missing
+from engine.config.schemes import SCHEMES, STORED, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.kernels.cpu.compiler import compiles_here
 from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
@@ -21,9 +21,9 @@ from engine.memory.weight_bytes import (
     group_of,
     held_as,
     held_bytes,
-    is_awq,
     part_bytes,
     quantizes_experts,
+    stored_as,
 )
 
 USUAL = EngineConfig()
@@ -81,12 +81,13 @@ def fits(
     ranks: int = 1,
 ) -> list[Fit]:
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
-    included. With several `ranks` that of one of so many devices, each with such a `memory`. Raises InvalidInput where
-    the model's heads do not divide by them."""
+    included; of experts alone where there are any. With several `ranks` that of one of so many devices, each with such
+    a `memory`. Raises InvalidInput where the model's heads do not divide by them."""
     check_dividing(ranks, {"attention heads": info.heads, "key and value heads": info.kv_heads})
     how = max_running, token_budget, kv_dtype
     wanted = SCHEMES if quantizations is None else quantizations
-    bills = [_fit(info, memory, name, dtype, *how, ranks) for name in SCHEMES if name in wanted]
+    names = [name for name in SCHEMES if name in wanted and (info.experts or not SCHEMES[name].experts_only)]
+    bills = [_fit(info, memory, name, dtype, *how, ranks) for name in names]
     return bills if ranks > 1 else [replace(bill, devices=_devices(info, memory, bill, *how)) for bill in bills]
 
 
@@ -120,7 +121,7 @@ def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto
         return dtype
     if kind == "cuda":
         return info.dtype
-    return "float32" if quantization == "none" and not is_awq(info) else "bfloat16"
+    return "float32" if quantization == "none" and not stored_as(info) else "bfloat16"
 
 
 def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:
@@ -147,16 +148,16 @@ def _fit(
     ranks: int,
 ) -> Fit:
     available, note = _available(info, name), ""
-    ships = name == "awq" and not is_awq(info) and not info.kv_heads_stored
+    ships = name == "awq" and stored_as(info) != "awq" and not info.kv_heads_stored
     if ships and (shipped := shipped_awq(info)) is not None:
         info, available = shipped, ""
     kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
     held = held_as(info, name)
     weights = held_bytes(info, held, kind, memory.kind)
-    if held == "awq":
-        told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""
-        note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind))))
+    if held in STORED and (stored_as(info) or held == "awq"):
+        told = f"this checkpoint is {SCHEMES[held].title}, and is loaded as such" if name == "none" else ""
+        note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind) if held == "awq" else "")))
     elif info.experts and name != "none" and not quantizes_experts(info, name):
         share = info.experts / max(info.parameters, 1)
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
@@ -203,7 +204,7 @@ def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
 
 def _available(info: ModelInfo, name: str) -> str:
     stored = info.quantized
-    if stored is not None and stored.method != "awq":
+    if stored is not None and not stored_as(info):
         return f"this checkpoint is quantized with {stored.method}, which is not read here: choose the original"
     if stored is not None and stored.problem:
         return stored.problem
@@ -214,9 +215,11 @@ def _available(info: ModelInfo, name: str) -> str:
     if name == "awq" and stored is None and info.experts:
         return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
     if name == "awq":
-        return "" if stored is not None else "no AWQ checkpoint: make one with batchscope quantize"
-    if stored is not None:
-        return "this checkpoint is AWQ already: nothing to quantize"
+        return "" if stored_as(info) == "awq" else "no AWQ checkpoint: make one with batchscope quantize"
+    if stored is not None and name != stored.method:
+        return f"this checkpoint is {SCHEMES[stored.method].title} already: nothing to quantize"
+    if name == "mxfp4" and not quantizes_experts(info, name):
+        return "it is of a mixture's experts, and none here can be held so: choose nf4"
     if name == "torchao-int8" and info.conv1d:
         return f"torchao does not convert the layers of {info.model_type}: choose int8"
     return missing(name)

@@ -3,12 +3,14 @@
 from math import ceil, prod
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.config.schemes import BLOCK, DOUBLE_BLOCK, SCHEMES, quantized_bytes
+from engine.config.schemes import BLOCK, DOUBLE_BLOCK, MX_BLOCK, SCHEMES, STORED, quantized_bytes
 from engine.kernels.cpu.compiler import compiles_here
 from engine.kernels.products.coding import Coding
 
+GROUPS = {"nf4": BLOCK, "nf4-double": BLOCK, "mxfp4": MX_BLOCK}  # of inputs, by which they must divide
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 KERNEL_GROUPS = 16  # our kernel on a GPU takes multiples of this
+GPU_GROUPS = 32  # that of experts takes multiples of this
 TILE = 16, 64  # outputs and inputs that it takes at a time, for which there is room where there are fewer
 
 
@@ -32,12 +34,14 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
 
 
 def held_as(info: ModelInfo, quantization: str) -> str:
-    """What is loaded where a quantization, or none, is asked for: an AWQ checkpoint is AWQ."""
-    return "awq" if is_awq(info) and quantization == "none" else quantization
+    """What is loaded where a quantization, or none, is asked for: a checkpoint that holds one is in that."""
+    return stored_as(info) or quantization if quantization == "none" else quantization
 
 
-def is_awq(info: ModelInfo) -> bool:
-    return info.quantized is not None and info.quantized.method == "awq"
+def stored_as(info: ModelInfo) -> str:
+    """The quantization that a checkpoint holds, of those that are read; "" for a plain one."""
+    method = info.quantized.method if info.quantized is not None else ""
+    return method if method in STORED else ""
 
 
 def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:
@@ -53,7 +57,7 @@ def quantizes_experts(info: ModelInfo, quantization: str) -> bool:
     rule."""
     if quantization == "awq":
         return info.quantized is not None and bool(info.expert_matrices)
-    each = BLOCK if quantization.startswith("nf4") else Coding.BYTES.word
+    each = GROUPS.get(quantization, Coding.BYTES.word)
     matrices = info.expert_matrices if SCHEMES[quantization].made == "at load" else ()
     return bool(matrices) and not any(inputs % each for inputs, _, _ in matrices)
 
@@ -73,7 +77,7 @@ def awq_stays_packed(inputs: int, group: int, dtype: str, kind: str) -> bool:
 def experts_multiply(inputs: int, group: int, dtype: str, kind: str) -> bool:
     """Whether AWQ experts of so many inputs are multiplied as they are packed, or unpacked at each step."""
     each = inputs if group == -1 else group
-    return each % BLOCK == 0 if kind == "cuda" else awq_stays_packed(inputs, group, dtype, kind)
+    return each % GPU_GROUPS == 0 if kind == "cuda" else awq_stays_packed(inputs, group, dtype, kind)
 
 
 def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> int:
@@ -90,9 +94,9 @@ def awq_bytes(inputs: int, outputs: int, group: int, dtype: str, kind: str) -> i
 def _coded_bytes(quantization: str, inputs: int, outputs: int, dtype: str) -> int:
     """Bytes of a layer on a CPU. Our product has its tables once for all layers, and no zeros that are none."""
     stored = quantized_bytes(quantization, [(inputs, outputs)], TORCH_BYTES[dtype])
-    if not _multiplies(dtype) or inputs % (BLOCK if quantization.startswith("nf4") else Coding.BYTES.word):
+    if not _multiplies(dtype) or inputs % GROUPS.get(quantization, Coding.BYTES.word):
         return stored
-    return stored if quantization == "none" else code_bytes(quantization, inputs, outputs)
+    return stored if quantization in ("none", "mxfp4") else code_bytes(quantization, inputs, outputs)
 
 
 def code_bytes(quantization: str, inputs: int, outputs: int, group: int = GROUP) -> int:
@@ -103,6 +107,9 @@ def code_bytes(quantization: str, inputs: int, outputs: int, group: int = GROUP)
             return weights // 2 + 4 * weights // BLOCK
         case "nf4-double":
             return weights // 2 + weights // BLOCK + 8 * ceil(weights / BLOCK / DOUBLE_BLOCK) + 4 * outputs
+        case "mxfp4":
+            scales = weights // MX_BLOCK
+            return weights // 2 + scales + 8 * ceil(inputs / MX_BLOCK / DOUBLE_BLOCK) + 4 * outputs
         case "awq":
             return weights // 2 + 4 * weights // (inputs if group == -1 else group)
     return weights + 4 * outputs

@@ -7,7 +7,7 @@ import transformers
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.checkpoints.architectures import REASONS
-from engine.config.schemes import missing
+from engine.config.schemes import SCHEMES, STORED, missing
 from engine.config.specs import InvalidInput, ModelSpec
 
 
@@ -40,17 +40,17 @@ def quantization_of(folder: Path, spec: ModelSpec, config: Any) -> str:
         return spec.quantization
     values = stored if isinstance(stored, dict) else stored.to_dict()
     method = str(values.get("quant_method", "unknown"))
-    if method != "awq":
+    if method not in STORED:
         raise InvalidInput(
             f"{folder} is quantized already, as {method!r}, which is not supported: "
             "use the original model, or an AWQ checkpoint of it"
         )
-    if spec.quantization not in ("none", "awq"):
+    if spec.quantization not in ("none", method):
         raise InvalidInput(
-            f"{folder} is quantized already, as AWQ, and cannot be quantized again as {spec.quantization}: "
-            f"choose none or awq, or use the original model"
+            f"{folder} is quantized already, as {SCHEMES[method].title}, and cannot be quantized again as "
+            f"{spec.quantization}: choose none or {method}, or use the original model"
         )
-    return "awq"
+    return method
 
 
 def refuse_unsupported(config: Any) -> None:

@@ -20,7 +20,7 @@ from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.silu_mul import Activation
 from engine.models.expert_weights import held, held_by_experts
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.mixtures import drawn, kind_of_router, near, told
+from engine.models.fusion.mixtures import ROUNDED, drawn, kind_of_router, may_be, near, told
 from engine.models.fusion.parts import Setting
 from engine.models.quantization.coded_experts import CodedExperts
 from engine.models.routing import all_experts, first_expert, holds_experts
@@ -53,13 +53,16 @@ class CompiledRouter(nn.Module):
     """A softmax over a linear layer, `each` experts of which a token is sent to; `whole`: by weights that are 1
     together, of this dtype."""
 
-    def __init__(self, weight: nn.Parameter, each: int, whole: bool, dtype: torch.dtype) -> None:
+    def __init__(
+        self, weight: nn.Parameter, bias: nn.Parameter | None, each: int, whole: bool, dtype: torch.dtype
+    ) -> None:
         super().__init__()
+        self.bias = bias
         self.weight, self.each, self.whole, self.dtype = weight, each, whole, dtype
 
     def forward(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = hidden_states.reshape(-1, hidden_states.shape[-1])
-        return route(x, self.weight, self.each, self.whole, self.dtype)
+        return route(x, self.weight, self.each, self.whole, self.dtype, self.bias)
 
     __call__ = forward
 
@@ -100,19 +103,19 @@ def _experts(part: nn.Module, room: LargePages) -> PackedExperts | None:
     if not isinstance(expected, Tensor):
         return None
     weights = pack(room)
-    made = (PackedExperts(weights, activation, part) for activation in GATES)
-    return next((one for one in made if near(one(*given), expected)), None)
+    made = (PackedExperts(weights, activation, part) for activation in GATES if may_be(part, activation))
+    return next((one for one in made if near(one(*given), expected, ROUNDED)), None)
 
 
 Packing = tuple[int, int, torch.dtype, Callable[[LargePages], ExpertWeights]]  # experts, hidden, and how they are laid
 
 
 def _plain(part: nn.Module) -> Packing | None:
-    weights = held_by_experts(part)
-    if weights is None or not _computes(weights):
+    found = held_by_experts(part)
+    if found is None or not _computes((found.down, found.gate_up)):
         return None
-    experts, hidden, _ = weights[1].shape
-    return experts, hidden, weights[1].dtype, partial(ExpertWeights.of, *weights)
+    experts, hidden, _ = found.down.shape
+    return experts, hidden, found.down.dtype, partial(ExpertWeights.of, found.gate_up, found.down, biases=found.biases)
 
 
 def _coded(part: CodedExperts) -> Packing | None:
@@ -123,19 +126,21 @@ def _coded(part: CodedExperts) -> Packing | None:
     served = all(multiplies(one.coding, one.inputs, one.group, dtype) for one in codes)
     if not served or not part.down.can_have(padding(part.columns)):
         return None
-    return part.num_experts, part.hidden, dtype, partial(ExpertWeights.of_codes, *codes, part.num_experts)
+    pack = partial(ExpertWeights.of_codes, *codes, part.num_experts, biases=part.biases)
+    return part.num_experts, part.hidden, dtype, pack
 
 
 def _router(part: nn.Module) -> CompiledRouter | None:
-    weights = held(part, "weight")
-    if weights is None or weights[0].dim() != 2 or not _computes(weights):
+    weights = held(part, "weight") or held(part, "weight", "bias")
+    if weights is None or weights[0].dim() != 2 or not _computes(weights[:1]):
         return None
-    (weight,) = weights
+    weight, *bias = weights
 
     def of_logits(logits: Tensor, each: int, whole: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
         if each > MOST or not native.computes(dtype):
             return None
         return route(logits, torch.eye(len(weight), dtype=logits.dtype), each, whole, dtype)[1:]
 
-    kind = kind_of_router(part, weight, Setting(weight.dtype, weight.device), of_logits)
-    return None if kind is None else CompiledRouter(nn.Parameter(weight, requires_grad=False), *kind)
+    kind = kind_of_router(part, weights, Setting(weight.dtype, weight.device), of_logits)
+    made = [nn.Parameter(x, requires_grad=False) for x in weights]
+    return None if kind is None else CompiledRouter(made[0], made[1] if bias else None, *kind)

@@ -49,7 +49,7 @@ def count_weights(module: PreTrainedModel) -> WeightCount:
                 expert += matrix if "experts" in path.split(".") else 0
         if isinstance(part, CodedExperts):
             total, body, expert = (count + part.matrix for count in (total, body, expert))
-            stored += _bytes(tensor for _, tensor in _weights(part))
+            stored += _bytes(tensor for name, tensor in _weights(part) if not name.endswith("bias"))
         for name, parameter in part.named_parameters(recurse=False):
             if id(parameter) in seen:
                 continue

@@ -26,6 +26,7 @@ from transformers import (
 
 from engine.checkpoints.inspect import ModelInfo
 from engine.checkpoints.kv_heads import RepeatedHeads
+from engine.checkpoints.mxfp4_settings import holds_mxfp4
 from engine.checkpoints.safetensors import weight_files
 from engine.checkpoints.tensor_part import Cut
 from engine.config.specs import InvalidInput
@@ -158,6 +159,12 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
             settings = awq_settings(config.to_dict())
             assert settings is not None
             return awq_arguments(config, settings)
+        case "mxfp4":
+            from engine.models.quantization.mxfp4_loader import Mxfp4Config, stored_arguments
+
+            if holds_mxfp4(config.to_dict()):
+                return stored_arguments(config)
+            return {"config": config, "quantization_config": Mxfp4Config()}
         case "torchao-int8":
             from torchao.quantization import Int8WeightOnlyConfig
 
@@ -181,6 +188,10 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
 
             awq_experts.settle(module, dtype, before)
             make_ready(module, dtype, before)
+        case "mxfp4":
+            from engine.models.quantization import mxfp4_loader
+
+            mxfp4_loader.settle(module, dtype, before)
         case "int8" | "int8-plain" | "nf4" | "nf4-double":
             from engine.models.quantization.bitsandbytes import settle
 

@@ -10,8 +10,7 @@ import torch
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.bars import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
-from engine.config import MODES, QUANTIZATIONS
-from engine.config.schemes import missing
+from engine.config import MODES, OF_LAYERS, missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes
 from tests.engine.core.test_exactness import prompts
@@ -22,7 +21,7 @@ pytest.importorskip("triton")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 GREEDY = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
-EXACT = [name for name in QUANTIZATIONS if name != "int8"]  # its outliers depend on the batch
+EXACT = [name for name in OF_LAYERS if name != "int8"]  # its outliers depend on the batch
 HEAD = 1  # which no quantizer takes, and whose single row is our kernel's
 Folder = Callable[[str, str], Path]
 
@@ -75,7 +74,7 @@ def test_in_float32_the_tokens_are_those_of_a_cpu(quantization: str, name: str, 
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", OF_LAYERS)
 def test_in_16_bits_logits_are_those_of_float32_but_for_rounding(quantization: str, dtype: str, folder: Folder) -> None:
     """What is quantized at load is rounded to 16 bits before, which moves weights near a border to the next code."""
     path, ids = folder("llama", quantization), torch.tensor([prompts()[3]])
@@ -101,7 +100,7 @@ def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(quantizati
     assert difference(after, logits(model.module)) < 5e-2
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", OF_LAYERS)
 def test_the_gpu_holds_the_bytes_that_the_card_tells(quantization: str, folder: Folder) -> None:
     path = folder("llama", quantization)
     load(ModelSpec(str(path), quantization, "bfloat16", "cuda"))  # kernels and workspaces come with the first

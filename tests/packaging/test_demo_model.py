@@ -12,7 +12,7 @@ import pytest
 import resources
 from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import QUANTIZATIONS, Prompt
+from engine.config import OF_LAYERS, Prompt
 from engine.trace import FinishReason
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
@@ -82,7 +82,7 @@ def test_nineteen_of_twenty_stories_end_by_themselves(stories: list[Told]) -> No
     assert len(ended) >= 0.95 * PROMPTS
 
 
-@pytest.mark.parametrize("quantization", [name for name in QUANTIZATIONS if name != "none"])
+@pytest.mark.parametrize("quantization", [name for name in OF_LAYERS if name != "none"])
 def test_quantized_each_way_it_still_tells_grammatical_stories(stories: list[Told], quantization: str) -> None:
     quantized = greedy_stories(ModelSpec("demo", quantization=quantization), SOME)
     for share, before in zip(shares(quantized), shares(stories[:SOME])):

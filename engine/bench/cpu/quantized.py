@@ -211,7 +211,8 @@ def run(
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # this thread only looks on: see `alone`
     choices = [threads] if threads else sorted({1, machine.usable_cores()})
-    wanted = [("none", "float32"), ("none", "bfloat16")] + [(q, "bfloat16") for q in quantizations if q != "none"]
+    asked = [q for q in quantizations if q != "none" and (experts or not SCHEMES[q].experts_only)]
+    wanted = [("none", "float32"), ("none", "bfloat16")] + [(q, "bfloat16") for q in asked]
     sides: list[Loaded | Side] = []
     total = len(wanted) * (1 + len(batches) * (rounds + 1))
     with (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from engine.bench.rounding import round_to_nearest
-from engine.models.expert_weights import held_by_experts
+from engine.models.expert_weights import HeldExperts, held_by_experts
 from engine.models.routing import holds_experts
 
 
@@ -35,7 +35,9 @@ def save_rounded_awq(folder: Path, out: Path, group: int = 128) -> Path:
         state |= dict(zip((f"{name}.qweight", f"{name}.qzeros", f"{name}.scales"), values))
     for path, part in module.named_modules():
         held = held_by_experts(part) if holds_experts(path, part) else None
-        if held is not None and not any(weight.shape[-1] % group for weight in held):
+        if held is None or held.in_turn:
+            continue
+        if not any(weight.shape[-1] % group for weight in (held.gate_up, held.down)):
             state = {name: tensor for name, tensor in state.items() if name.rpartition(".")[0] != path}
             for name, weight in _experts(path, held, module.config.model_type == "mixtral"):
                 values = round_to_nearest(weight, group)
@@ -54,10 +56,10 @@ def save_rounded_awq(folder: Path, out: Path, group: int = 128) -> Path:
     return out
 
 
-def _experts(path: str, held: tuple[Tensor, Tensor], numbered: bool) -> Iterator[tuple[str, Tensor]]:
+def _experts(path: str, held: HeldExperts, numbered: bool) -> Iterator[tuple[str, Tensor]]:
     """The name that AWQ checkpoints have for each expert's matrices, and each `[outputs, inputs]`."""
     if numbered:
         path = path.replace(".mlp.", ".block_sparse_moe.")
-    for expert, (gate_up, down) in enumerate(zip(*held, strict=True)):
+    for expert, (gate_up, down) in enumerate(zip(held.gate_up, held.down, strict=True)):
         names = ("w1", "w3", "w2") if numbered else ("gate_proj", "up_proj", "down_proj")
-        yield from ((f"{path}.{expert}.{name}", weight) for name, weight in zip(names, (*gate_up.chunk(2), down)))
+        yield from ((f"{path}.{expert}.{name}", weight) for name, weight in zip(names, (*gate_up, down)))

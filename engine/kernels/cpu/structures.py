@@ -151,7 +151,7 @@ def _matrix_bytes(call: Any) -> int:
 class Route(Structure):
     work, writes = "route", 3
     _fields_ = [
-        *(("part", Part), *_places("ids", "weights", "logits", "x", "columns")),
+        *(("part", Part), *_places("ids", "weights", "logits", "x", "columns", "bias")),
         *(*_sizes("experts", "each", "depth"), ("whole", c_int), ("weights_half", c_int)),
     ]
 
@@ -173,7 +173,7 @@ class Sort(Structure):
 class Experts(Structure):
     work = "experts"
     _fields_ = [
-        *(("part", Part), *_places("out", "x", "weight", "starts"), ("scales", Scales)),
+        *(("part", Part), *_places("out", "x", "weight", "bias", "starts"), ("scales", Scales)),
         *(*_sizes("experts", "columns", "depth"), ("gate", c_int), ("coding", c_int)),
     ]
 

@@ -94,12 +94,17 @@ class Codes:
             return pad(rows, (0, wider, 0, outputs)).flatten(0, 1)
 
         first = None if self.first is None else longer(self.first).flatten()
+        coarse = self.coarse if self.coarse is None or not inputs else pad(self.coarse, (0, 0, 0, 1))
         codes = longer(self.codes, inputs * self.coding.bits // 8)
-        return replace(self, codes=codes, scales=longer(self.scales, groups), first=first)
+        return replace(self, codes=codes, scales=longer(self.scales, groups), coarse=coarse, first=first)
 
     def can_have(self, inputs: int) -> bool:
-        """Whether so many inputs can follow: those that are scaled together are then as many as before, or all."""
-        return not inputs or self.scales.shape[1] == 1 or (self.first is None and inputs % self.group == 0)
+        """Whether so many inputs can follow whose codes are 0: those that are scaled together are then as many as
+        before, or all; and of what scales make of those that are codes too it must not matter."""
+        if not inputs or self.scales.shape[1] == 1:
+            return True
+        nothing = self.first is None or (self.table is not None and not self.table[0])
+        return nothing and inputs % self.group == 0
 
     def to(self, device: torch.device) -> Codes:
         """The same on a device."""

@@ -17,12 +17,13 @@ from engine.kernels.products.four_bits import BLOCK_K, four_bit_product, table_o
 from engine.kernels.products.gating import outputs_of, store_product
 from engine.kernels.silu_mul import Activation
 
+HALF_BLOCK = 32  # inputs that share a scale in MXFP4, and in AWQ of groups that are no multiple of more
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertCodes:
     """The weight `[experts, outputs, inputs]` of so many experts, one's outputs below another's in `codes`: of BYTES,
-    or of 4 bits, entries with a scale every 64 inputs, steps with one for each several of these. `table`: that of
-    `table_for`."""
+    or of 4 bits, with a scale for each so many inputs that `block_of` divides. `table`: that of `table_for`."""
 
     codes: Codes
     experts: int
@@ -37,8 +38,14 @@ def serves(codes: Codes) -> bool:
     """Whether experts with such codes are multiplied here."""
     if codes.coding is Coding.BYTES:
         return True
-    groups = codes.group % BLOCK_K == 0 if codes.coding is Coding.STEPS else codes.group == BLOCK_K
-    return groups and codes.inputs % BLOCK_K == 0
+    block = block_of(codes)
+    groups = codes.group % block == 0 if codes.coding is Coding.STEPS else codes.group == block
+    return groups and codes.inputs % block == 0
+
+
+def block_of(codes: Codes) -> int:
+    """How many inputs are multiplied before a scale is applied."""
+    return HALF_BLOCK if codes.group % BLOCK_K else BLOCK_K
 
 
 def table_for(codes: Codes, dtype: torch.dtype) -> Tensor | None:
@@ -68,6 +75,7 @@ def expert_four_bits_kernel(
     coarse: tl.tensor,
     first: tl.tensor,  # int32 [experts * outputs]; or None
     table: tl.tensor,
+    bias: tl.tensor,  # [experts, outputs], or None
     order: tl.tensor,
     expert_of: tl.tensor,
     used: tl.tensor,
@@ -91,7 +99,7 @@ def expert_four_bits_kernel(
     if tile >= tl.load(used):
         return
     m = tl.load(order + tile * BLOCK_M + tl.arange(0, BLOCK_M))
-    n, _ = outputs_of(tl.program_id(1), outputs, BLOCK_N, GATE)
+    n, within = outputs_of(tl.program_id(1), outputs, BLOCK_N, GATE)
     row = tl.load(expert_of + tile).to(tl.int64) * outputs + tl.minimum(n, outputs - 1)
     there = m < pairs
     x_rows = x + (tl.where(there, m, 0) // EACH).to(tl.int64)[None, :, None] * x_stride
@@ -103,6 +111,9 @@ def expert_four_bits_kernel(
         x_rows, there[None, :, None], packed, row[None, :, None] * blocks, scales, fine, coarse, before, table, blocks,
         x.dtype.element_ty, False, SHARED, EVEN, BLOCK_K, AT_ONCE, SHARES, STAGES,
     )  # fmt: skip
+    if bias is not None:
+        own = bias + tl.load(expert_of + tile).to(tl.int64) * outputs + n
+        product += tl.load(own, mask=within, other=0.0).to(tl.float32)[:, None]
     store_product(out, product, tl.program_id(1), m, pairs, outputs, GATE)
 
 
@@ -136,19 +147,24 @@ def multiply(
     out: Tensor,
     x: Tensor,
     weight: ExpertCodes,
+    bias: Tensor | None,
     sorted_pairs: SortedPairs,
     each: int,
     gate: Activation | None,
     cut: Tiling,
 ) -> None:
-    """Each pair's row of x, of which one has `each`, times the weight of its expert: [pairs, outputs]."""
+    """Each pair's row of x, of which one has `each`, times the weight of its expert, plus its bias: [pairs,
+    outputs]."""
     codes, (_, outputs, inputs) = weight.codes, weight.shape
     order, expert_of, used, pairs, tiles = sorted_pairs
-    blocks = inputs // BLOCK_K
+    block_k = block_of(codes)
+    blocks, at_once = inputs // block_k, cut.at_once
+    if cut.at_once * cut.shares > 1:  # as many inputs as of whole blocks
+        at_once *= BLOCK_K // block_k
     held = codes.codes.view(torch.int32), codes.scales, codes.fine, codes.coarse, codes.first, weight.table
-    even = blocks % (cut.at_once * cut.shares) == 0
-    of_inputs = each, codes.group // BLOCK_K, even
-    how = *of_inputs, cut.block_m, cut.block_n, BLOCK_K, cut.at_once, cut.shares, cut.stages, gate and gate.value
-    values = out, x, *held, order, expert_of, used, pairs, outputs, blocks, x.stride(0), *how
+    even = blocks % (at_once * cut.shares) == 0
+    of_inputs = each, codes.group // block_k, even
+    how = *of_inputs, cut.block_m, cut.block_n, block_k, at_once, cut.shares, cut.stages, gate and gate.value
+    values = out, x, *held, bias, order, expert_of, used, pairs, outputs, blocks, x.stride(0), *how
     grid = tiles, -(-outputs // cut.block_n)
     launch(expert_four_bits_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)

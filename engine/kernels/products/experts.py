@@ -85,6 +85,7 @@ def expert_product_kernel(
     x: tl.tensor,  # [pairs / EACH, inputs]
     weight: tl.tensor,  # [experts, outputs, inputs]
     scales: tl.tensor,  # float32 [experts * outputs], of integers; or None
+    bias: tl.tensor,  # [experts, outputs], or None
     order: tl.tensor,
     expert_of: tl.tensor,
     used: tl.tensor,
@@ -127,6 +128,9 @@ def expert_product_kernel(
         total = tl.dot(left, right, total, input_precision="ieee")
     if scales is not None:
         total *= tl.load(own + n, mask=mine, other=0.0)[:, None]
+    if bias is not None:
+        added = bias + tl.load(expert_of + tile).to(tl.int64) * outputs
+        total += tl.load(added + n, mask=mine, other=0.0).to(tl.float32)[:, None]
     store_product(out, total, tl.program_id(1), m, pairs, outputs, GATE)
 
 
@@ -187,11 +191,13 @@ def experts(
     cut: Tiling | expert_codes.Tiling | None = None,
     first: int = 0,
     whole: int | None = None,
+    biases: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """What a token's experts make of it, added up by its weights: [tokens, hidden] like x, in its dtype.
 
     x [tokens, hidden], of contiguous rows; ids, of experts, and weights [tokens, each]; gate_up [experts, 2 * columns,
-    hidden], the gates first; down [experts, hidden, columns]; both may be codes. Products are added up in float32;
+    hidden], the gates first; down [experts, hidden, columns]; both may be codes. `biases` [experts, 2 * columns] and
+    [experts, hidden], contiguous, are added to their products, if they are given. Products are added up in float32;
     gates, what they gate and what comes of both are rounded. These may be some of `whole` experts, from `first` on:
     what others make of a token is not in the sum. `counts` int32 [whole] grows by how often each is asked, by tokens
     that are 1 in `real` int32 [tokens, 1], if it is given. `cut` takes the place of the usual tiling. Gives the same
@@ -212,9 +218,10 @@ def experts(
 
     sorted_pairs = SortedPairs(order, expert_of, used, pairs, tiles)
     acted = torch.empty(pairs, columns, dtype=x.dtype, device=x.device)
-    _multiply(acted, x, gate_up, sorted_pairs, each, activation, cut)
+    of_both, of_down = biases or (None, None)
+    _multiply(acted, x, gate_up, of_both, sorted_pairs, each, activation, cut)
     parts = torch.empty(pairs, hidden, dtype=torch.float32, device=x.device)
-    _multiply(parts, acted, down, sorted_pairs, 1, None, cut)
+    _multiply(parts, acted, down, of_down, sorted_pairs, 1, None, cut)
     block = min(COLUMNS, next_power_of_two(hidden))
     values = out, parts, weights.contiguous(), ids, hidden, each, first, count, block
     launch(add_pairs_kernel, (tokens, -(-hidden // block)), values, num_warps=4)
@@ -230,15 +237,17 @@ def _multiply(
     out: Tensor,
     x: Tensor,
     weight: Tensor | ExpertCodes,
+    bias: Tensor | None,
     sorted_pairs: SortedPairs,
     each: int,
     gate: Activation | None,
     cut: Tiling | expert_codes.Tiling,
 ) -> None:
-    """Each pair's row of x, of which one has `each`, times the weight of its expert: [pairs, outputs]."""
+    """Each pair's row of x, of which one has `each`, times the weight of its expert, plus its bias: [pairs,
+    outputs]."""
     if isinstance(cut, expert_codes.Tiling):
         assert isinstance(weight, ExpertCodes)
-        return expert_codes.multiply(out, x, weight, sorted_pairs, each, gate, cut)
+        return expert_codes.multiply(out, x, weight, bias, sorted_pairs, each, gate, cut)
     scales: Tensor | None = None
     if isinstance(weight, ExpertCodes):
         scales, weight = weight.codes.scales, weight.codes.codes.view(weight.shape)
@@ -246,6 +255,6 @@ def _multiply(
     of_weight = inputs, outputs, x.stride(0), weight.stride(0), weight.stride(1)
     how = each, cut.block_m, cut.block_n, cut.block_k, inputs % cut.block_k == 0, gate and gate.value
     order, expert_of, used, pairs, tiles = sorted_pairs
-    values = out, x, weight, scales, order, expert_of, used, pairs, *of_weight, *how
+    values = out, x, weight, scales, bias, order, expert_of, used, pairs, *of_weight, *how
     grid = tiles, -(-outputs // cut.block_n)
     launch(expert_product_kernel, grid, values, num_warps=cut.warps, num_stages=cut.stages)

@@ -92,14 +92,14 @@ def held_table(table):  # type: ignore[no-untyped-def]
 
 @jit
 def codes_of(words, UPPER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """[blocks, rows, lanes, 2, 8] of words [blocks, rows, lanes, 2], in the order of the inputs."""
+    """[blocks, rows, lanes, n, 8] of words [blocks, rows, lanes, n], in the order of the inputs."""
     return (words[:, :, :, :, None] >> (tl.arange(0, 8) ^ (1 if UPPER else 0)) * 4) & 15
 
 
 @jit
 def decoded(packed, table, DTYPE: tl.constexpr, UPPER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8]; UPPER: a byte's upper one is the first."""
-    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, 2)
+    """Floats [blocks, rows, 8 * n] of codes in words [blocks, rows, n]; UPPER: a byte's upper one is the first."""
+    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, packed.shape[2] // LANES)
     if DTYPE.is_fp32():  # few models: a float is read for each code
         floats = tl.load(table + codes_of(words, UPPER))
     elif ASSEMBLED:
@@ -118,9 +118,9 @@ def decoded(packed, table, DTYPE: tl.constexpr, UPPER: tl.constexpr):  # type: i
 
 @jit
 def steps_of(packed, scales, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Floats [blocks, rows, 64] of codes in words [blocks, rows, 8], a byte's lower one first, less the zeros that are
-    the upper halves of `scales` int32 [blocks, rows, 1]; exact."""
-    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, 2)
+    """Floats [blocks, rows, 8 * n] of codes in words [blocks, rows, n], a byte's lower one first, less the zeros that
+    are the upper halves of `scales` int32 [blocks, rows, 1]; exact."""
+    words = packed.reshape(packed.shape[0], packed.shape[1], LANES, packed.shape[2] // LANES)
     zeros = tl.broadcast_to(scales.reshape(packed.shape[0], packed.shape[1], 1, 1), words.shape)
     if DTYPE.is_fp32() or not ASSEMBLED:
         codes = codes_of(words, False) - (zeros >> 16)[:, :, :, :, None]
@@ -144,8 +144,10 @@ def by_block(tile, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
 @jit
 def in_lanes(tile):  # type: ignore[no-untyped-def]
     """[blocks, rows, 64] with its inputs, [lane 4, word 2, pairs 2, pair 2, 2] of them, as [word, pair, lane, pairs,
-    2]: of each 16 that are multiplied at once, each lane has two of its own pairs twice."""
-    split = tile.reshape(tile.shape[0], tile.shape[1], LANES, 2, 2, 2, 2).permute(0, 1, 3, 5, 2, 4, 6)
+    2]: of each 16 that are multiplied at once, each lane has two of its own pairs twice. Of 32 inputs a lane has one
+    word."""
+    WORDS: tl.constexpr = tile.shape[2] // (8 * LANES)
+    split = tile.reshape(tile.shape[0], tile.shape[1], LANES, WORDS, 2, 2, 2).permute(0, 1, 3, 5, 2, 4, 6)
     return split.reshape(tile.shape[0], tile.shape[1], tile.shape[2])
 
 

@@ -5,7 +5,7 @@ launch of its own. A program has as many of the ones as of the others; both are 
 from __future__ import annotations
 
 from engine.kernels.jit import jit, tl
-from engine.kernels.silu_mul import Activation, act
+from engine.kernels.silu_mul import Activation, act, gated
 
 
 @jit
@@ -32,7 +32,7 @@ def store_product(out, product, program, m, rows, outputs, GATE: tl.constexpr): 
         n = program * HALF + tl.arange(0, HALF)
         rounded = product.to(out.dtype.element_ty).to(tl.float32)
         gate, up = rounded.reshape(2, HALF, product.shape[1]).permute(1, 2, 0).split()
-        product = act(gate, GATE).to(out.dtype.element_ty).to(tl.float32) * up
+        product = act(gate, GATE).to(out.dtype.element_ty).to(tl.float32) * gated(up, GATE)
     else:
         width = outputs
         n = program * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -3,7 +3,7 @@ noise, against the one whose place it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.gemv import DTYPES, gemv, is_row
 from engine.kernels.silu_mul import Activation
 from engine.memory.allocator import ran_out
-from engine.models.expert_weights import held, held_by_experts
+from engine.models.expert_weights import Biases, held, held_by_experts
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.quantization.coded_experts import CodedExperts
 from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, in_order, tally_of
@@ -21,6 +21,8 @@ from engine.models.routing import COUNTS_ITSELF, all_experts, first_expert, in_o
 EXPERTS, ROUTER = "experts", "router"
 NO_WEIGHT = 1e-6  # of an expert that is as good as any other
 SCALES = 0.01, 0.1, 1.0, 3.0, 10.0  # of a proof's tokens: what gates gate is squared, and may leave float16
+ROUNDED = 2  # times as often as other parts: products, biases, gates, what they gate, and what comes of all
+CLAMPED = 1.702, 7.0  # what the `CLAMPED` activation is told of
 TIMES = 0, 1, 3  # an expert, that experts are proved with more tokens: many are cut otherwise, but in float32
 Weight = Tensor | ExpertCodes
 Route = Callable[[Tensor, int, bool, torch.dtype], tuple[Tensor, Tensor] | None]  # as `engine.kernels.routing`'s
@@ -48,19 +50,28 @@ def told(part: nn.Module, *given: Tensor) -> Any:
         return None
 
 
-def near(made: Tensor, expected: Any) -> bool:
-    """Whether no value is further off than roundings of its row's largest; zeros prove nothing."""
+def near(made: Tensor, expected: Any, times: int = 1) -> bool:
+    """Whether no value is further off than roundings of its row's largest, and so many `times`; zeros prove nothing."""
     if not isinstance(expected, Tensor) or made.dtype is not expected.dtype or made.shape != expected.shape:
         return False
     off, most = ((x.float().abs()).amax(-1) for x in (made.float() - expected.float(), expected))
-    return bool(expected.any()) and bool((off <= TOLERANCE[made.dtype] * most).all())
+    return bool(expected.any()) and bool((off <= times * TOLERANCE[made.dtype] * most).all())
+
+
+def may_be(part: nn.Module, activation: Activation) -> bool:
+    """Whether experts can have this activation, as far as they tell: noise need not reach its bounds."""
+    own = part._own[0] if isinstance(part, CodedExperts) else part
+    bounds = getattr(own, "alpha", None), getattr(own, "limit", None)
+    return bounds == CLAMPED if activation is Activation.CLAMPED else True
 
 
 def kind_of_router(
-    part: nn.Module, weight: Tensor, setting: Setting, route: Route
+    part: nn.Module, layer: Sequence[Tensor], setting: Setting, route: Route
 ) -> tuple[int, bool, torch.dtype] | None:
     """How many experts it sends a token to, whether by weights that are 1 together, and their dtype, if it is
-    `route` of a linear layer's logits; else None, as where `route` computes no such thing."""
+    `route` of the logits of a linear `layer`, its weight and perhaps a bias; else None, as where `route` computes no
+    such thing."""
+    weight, bias = layer[0], layer[1] if len(layer) > 1 else None
     x = torch.cat([setting.draw(8, weight.shape[1], seed=5), setting.draw(8, weight.shape[1], seed=6) / 8])
     found = told(part, x)
     if not isinstance(found, tuple) or len(found) != 3 or any(not isinstance(one, Tensor) for one in found):
@@ -71,7 +82,7 @@ def kind_of_router(
         return None
     if ids.dtype is not torch.long or not ids.shape == weights.shape == (len(x), each) or each > experts:
         return None
-    if ids.amin() < 0 or ids.amax() >= experts or not near(nn.functional.linear(x, weight), logits):
+    if ids.amin() < 0 or ids.amax() >= experts or not near(nn.functional.linear(x, weight, bias), logits):
         return None
     for whole in (True, False):
         routed = route(logits, each, whole, weights.dtype)
@@ -88,7 +99,7 @@ def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
     compute, own = setting.kernels.experts, type(part).forward
     assert compute is not None
     weights_of = _weights_of(part, setting.dtype)
-    weights = weights_of(part)
+    *weights, biases = weights_of(part)
     (experts, hidden, _), first, whole = weights[1].shape, first_expert(part), all_experts(part)
     tried = TIMES[:1] if setting.dtype is torch.float32 else TIMES
     cases = [drawn(setting, hidden, experts, max(1, times * experts), first) for times in tried]
@@ -96,11 +107,11 @@ def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
 
     def right(activation: Activation) -> bool:
         return all(
-            near(compute(*given, *weights, activation, first=first, whole=whole), out)
+            near(compute(*given, *weights, activation, first=first, whole=whole, biases=biases), out, ROUNDED)
             for given, out in zip(cases, expected)
         )
 
-    activation = next(filter(right, (Activation.SILU, Activation.GELU_TANH, Activation.GELU)), None)
+    activation = next((one for one in Activation if may_be(part, one) and right(one)), None)
     if activation is None:
         raise LeftAlone("its experts compute something else")
     use, ordered = Use(), in_order(own)
@@ -110,34 +121,39 @@ def fused_experts(part: nn.Module, setting: Setting) -> FusedPart:
         if not setting.serves(x):
             return own(self, x, ids, by)
         use.served = True
-        return compute(x, ids, by, *weights_of(self), activation, *tally_of(self, len(x)), first=first, whole=whole)
+        *held, biases = weights_of(self)
+        counted = tally_of(self, len(x))
+        return compute(x, ids, by, *held, activation, *counted, first=first, whole=whole, biases=biases)
 
     fused = subclass(part, forward, EXPERTS, use)
     setattr(fused.cls, COUNTS_ITSELF, True)
     return fused
 
 
-def _weights_of(part: nn.Module, dtype: torch.dtype) -> Callable[[Any], tuple[Weight, Weight]]:
-    """What tells the weights of a module like this one. Raises LeftAlone where they are none of ours."""
+def _weights_of(part: nn.Module, dtype: torch.dtype) -> Callable[[Any], tuple[Weight, Weight, Biases | None]]:
+    """What tells the weights and biases of a module like this one. Raises LeftAlone where they are none of ours."""
     if isinstance(part, CodedExperts):
         codes = part.gate_up, part.down
         if not all(serves(one) for one in codes):
             raise LeftAlone("its codes are none of those that our kernel multiplies")
         (gates, downs), experts = (table_for(one, dtype) for one in codes), part.num_experts
-        return lambda self: (ExpertCodes(self.gate_up, experts, gates), ExpertCodes(self.down, experts, downs))
-    weights = held_by_experts(part)
-    if weights is None or weights[0].dtype is not dtype:
+        return lambda self: (
+            *(ExpertCodes(self.gate_up, experts, gates), ExpertCodes(self.down, experts, downs)),
+            self.biases,
+        )
+    found = held_by_experts(part)
+    if found is None or found.in_turn or found.down.dtype is not dtype:
         raise LeftAlone("its weights are not laid out as ours")
-    return lambda self: (self.gate_up_proj, self.down_proj)
+    return lambda self: (self.gate_up_proj, self.down_proj, None)
 
 
 def fused_router(part: nn.Module, setting: Setting) -> FusedPart:
     route, own, use = setting.kernels.route, type(part).forward, Use()
     assert route is not None
-    weights = held(part, "weight")
+    weights = held(part, "weight") or held(part, "weight", "bias")
     if weights is None or weights[0].dim() != 2 or weights[0].dtype is not setting.dtype:
-        raise LeftAlone("it holds more than one weight")
-    kind = kind_of_router(part, weights[0], setting, route)
+        raise LeftAlone("it holds more than a linear layer")
+    kind, biased = kind_of_router(part, weights, setting, route), len(weights) > 1
     if kind is None:
         raise LeftAlone("it routes in another way than ours")
 
@@ -147,7 +163,8 @@ def fused_router(part: nn.Module, setting: Setting) -> FusedPart:
         use.served = True
         x = hidden_states.reshape(-1, hidden_states.shape[-1])
         single = is_row(x) and x.dtype in DTYPES
-        logits = gemv(x, self.weight) if single else nn.functional.linear(x, self.weight)
+        bias = self.bias if biased else None
+        logits = gemv(x, self.weight, bias) if single else nn.functional.linear(x, self.weight, bias)
         return logits, *route(logits, *kind)
 
     return subclass(part, forward, ROUTER, use)

@@ -65,7 +65,8 @@ def packed_experts(model: nn.Module, shapes: Shapes) -> Iterator[tuple[str, Any,
         if not holds_experts(path, part) or number not in layers:
             continue
         names = layers.pop(number)
-        if held_by_experts(part) is None:
+        held = held_by_experts(part)
+        if held is None or held.in_turn:
             raise InvalidInput(
                 f"the experts of layer {number} are AWQ, and the model holds them in a layout that AWQ is not run for; "
                 "use the original model"

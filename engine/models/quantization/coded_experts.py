@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from engine.kernels.products.codes import Codes, joined
-from engine.models.expert_weights import WEIGHTS
+from engine.models.expert_weights import BIASES, WEIGHTS, Biases, in_halves, own_layout
 from engine.models.routing import holds_experts
 
 _BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
@@ -24,15 +24,31 @@ class CodedExperts(nn.Module):
     our kernels are proved against, and what computes where there are none, slowly. So much memory as one expert takes
     is taken."""
 
+    gate_up_bias: nn.Parameter | None
+    down_bias: nn.Parameter | None
+
     def __init__(self, own: Any, gate_up: Codes, down: Codes, dtype: torch.dtype) -> None:
         super().__init__()
+        own_biases = [getattr(own, name, None) for name in BIASES]
+        self.in_turn = own_biases[0] is not None  # `own` holds all as `own_layout` says
+        for name, bias in zip(("gate_up_bias", "down_bias"), own_biases, strict=True):
+            ours = in_halves(bias, 1).flatten(1) if bias is not None and name == "gate_up_bias" else bias
+            self.register_parameter(name, None if ours is None else nn.Parameter(ours.detach(), requires_grad=False))
         self.num_experts, self.gate_up, self.down = int(own.num_experts), gate_up, down
         self.hidden, self.columns, self.dtype = gate_up.inputs, down.inputs, dtype  # that of its tokens
-        for name in WEIGHTS:
-            delattr(own, name)
+        for name in (*WEIGHTS, *(BIASES if self.in_turn else ())):
+            if hasattr(own, name):
+                delattr(own, name)
             own.register_buffer(name, None)
         own.num_experts = 1
         self._own = (own,)  # not a part of this one: it holds no weights
+
+    @property
+    def biases(self) -> Biases | None:
+        """Ours, where there are any."""
+        if self.gate_up_bias is None or self.down_bias is None:
+            return None
+        return self.gate_up_bias, self.down_bias
 
     @property
     def matrix(self) -> int:
@@ -45,13 +61,17 @@ class CodedExperts(nn.Module):
         return {f"{name}_{part}": tensor for name, codes in both.items() for part, tensor in codes.held.items()}
 
     def dense(self, expert: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """One expert's weights, `[1, 2 * columns, hidden]` and `[1, hidden, columns]`, by their names."""
+        """One expert's weights, `[1, 2 * columns, hidden]` and `[1, hidden, columns]`, and its biases, by their names,
+        as its model holds them."""
 
         def of(codes: Codes) -> Tensor:
             outputs = codes.outputs // self.num_experts
             return codes.rows(expert * outputs, (expert + 1) * outputs).numbers().to(dtype)[None]
 
-        return dict(zip(WEIGHTS, (of(self.gate_up), of(self.down))))
+        held = dict(zip(WEIGHTS, (of(self.gate_up), of(self.down))))
+        if self.biases is not None:
+            held |= {name: bias[expert : expert + 1].to(dtype) for name, bias in zip(BIASES, self.biases)}
+        return {name: own_layout(x, name) for name, x in held.items()} if self.in_turn else held
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         out = torch.zeros_like(hidden_states)
@@ -77,9 +97,9 @@ def before_each(told: Callable[[], None]) -> Iterator[None]:
         _BEFORE.reset(reset)
 
 
-def coded(weight: Tensor, code: Callable[[Tensor], Codes]) -> nn.Parameter:
-    """What takes the place of experts' weights `[experts, outputs, inputs]` while a model is read: their codes, which
-    are made expert by expert."""
+def coded(weight: Iterable[Tensor], code: Callable[[Tensor], Codes]) -> nn.Parameter:
+    """What takes the place of experts' weights, each `[outputs, inputs]`, while a model is read: their codes, which are
+    made expert by expert."""
     made = []
     for one in weight:
         _BEFORE.get()()

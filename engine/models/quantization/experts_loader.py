@@ -5,7 +5,7 @@ of such a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from engine.config.schemes import BLOCK
 from engine.config.specs import InvalidInput
 from engine.kernels.products.codes import Codes
 from engine.kernels.products.coding import Coding
-from engine.models.expert_weights import WEIGHTS, held_by_experts
+from engine.models.expert_weights import WEIGHTS, held_by_experts, our_layout
 from engine.models.quantization.bitsandbytes import eight_bit_codes, four_bit_codes
 from engine.models.quantization.coded_experts import coded
 from engine.models.quantization.torchao import int8_codes
@@ -63,7 +63,12 @@ class Coded(ConversionOps):
                     "model again, all its files from one place"
                 )
         with torch.no_grad():
-            return {name: coded(weight, self.quantizer.code()) for name, weight in weights.items()}
+            return {name: coded(self._ours(name, weight), self.quantizer.code()) for name, weight in weights.items()}
+
+    def _ours(self, name: str, weight: Tensor) -> Iterable[Tensor]:
+        """Each expert's, `[outputs, inputs]`."""
+        path, _, leaf = name.rpartition(".")
+        return (our_layout(one, leaf) for one in weight) if path in self.quantizer.in_turn else weight
 
 
 class CodesExperts:
@@ -72,6 +77,7 @@ class CodesExperts:
 
     each: int
     expert_weights: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # by name: their shapes
+    in_turn: Collection[str] = ()  # the paths of experts that are held as `own_layout` says
 
     def code(self) -> Callable[[Tensor], Codes]:
         """What makes codes of a weight `[outputs, inputs]`."""
@@ -79,15 +85,16 @@ class CodesExperts:
 
     def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> None:
         super()._process_model_before_weight_loading(model, **kwargs)  # type: ignore[misc]
-        self.expert_weights = {
-            f"{path}.{name}": tuple(getattr(part, name).shape)
+        found = {
+            path: (part, held)
             for path, part in model.named_modules()
-            if holds_experts(path, part) and self._codes(held_by_experts(part))
-            for name in WEIGHTS
+            if holds_experts(path, part) and (held := held_by_experts(part)) is not None
+            if not any(weight.shape[-1] % self.each for weight in (held.gate_up, held.down))
         }
-
-    def _codes(self, held: tuple[Tensor, Tensor] | None) -> bool:
-        return held is not None and all(weight.shape[-1] % self.each == 0 for weight in held)
+        self.in_turn = {path for path, (_, held) in found.items() if held.in_turn}
+        self.expert_weights = {
+            f"{path}.{name}": tuple(getattr(part, name).shape) for path, (part, _) in found.items() for name in WEIGHTS
+        }
 
     def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:
         if param_name in self.expert_weights:
@@ -95,7 +102,11 @@ class CodesExperts:
         return bool(super().param_needs_quantization(model, param_name, **kwargs))  # type: ignore[misc]
 
     def get_quantize_ops(self) -> Coded:
-        return Coded(self, super().get_quantize_ops())  # type: ignore[misc]
+        return self.coded(super().get_quantize_ops())  # type: ignore[misc]
+
+    def coded(self, others: Any) -> Coded:
+        """What converts the experts, and by `others` all else."""
+        return Coded(self, others)
 
 
 @register_quantizer(FOUR)

@@ -11,7 +11,7 @@ from app.__main__ import main
 from app.session.memory.estimate import empty, estimate, room
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
-from engine.config import QUANTIZATIONS
+from engine.config import OF_LAYERS
 from engine.memory import fits
 
 
@@ -22,7 +22,7 @@ def test_the_table_has_a_row_a_quantization_and_what_a_person_asks_of_a_model(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo stories 5M"
     rows = {line.split()[0]: line for line in lines if line}
-    for name in QUANTIZATIONS:
+    for name in OF_LAYERS:
         assert name in rows
     assert rows["nf4"].endswith("fits") or "not installed" in rows["nf4"]
     text = "\n".join(lines)
@@ -40,7 +40,7 @@ def test_the_same_as_json_is_what_the_engine_says(capsys: pytest.CaptureFixture[
     told = json.loads(capsys.readouterr().out)
     assert told["model"]["parameters"] == 5_508_352
     assert told["model"]["unsupported"] == ""
-    assert [row["quantization"] for row in told["fits"]] == list(QUANTIZATIONS)
+    assert [row["quantization"] for row in told["fits"]] == list(OF_LAYERS)
     for row, bill in zip(told["fits"], fits(inspect_model("demo"), room("cpu"), dtype="bfloat16"), strict=True):
         assert (row["weights"], row["kv_token"], row["dtype"]) == (bill.weights, bill.kv_token, "bfloat16")
         assert row["requests"] == row["tokens"] // 256

@@ -10,7 +10,7 @@ import pytest
 from app.__main__ import main, parser
 from app.cli.quality import asked_for, text
 from engine import InvalidInput, ModelSpec
-from engine.config import QUANTIZATIONS, missing
+from engine.config import OF_LAYERS, missing
 from engine.quality import QualityReport, QualityRow
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
@@ -89,7 +89,7 @@ def test_all_means_every_quantization_that_can_be_had_here() -> None:
     assert kv_dtypes == ["int8", "fp8"]
     assert original == ModelSpec("demo")
     names = [spec.quantization for spec in specs]
-    assert set(names) == {name for name in QUANTIZATIONS if not missing(name)}
+    assert set(names) == {name for name in OF_LAYERS if not missing(name)}
     assert replace(specs[-1], dtype="auto") == original, "the original rounded to bfloat16"
     _, others, _ = asked_for(ModelSpec("demo-draft"), None, "all")
     assert "awq" not in [spec.quantization for spec in others]

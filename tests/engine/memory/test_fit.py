@@ -17,8 +17,7 @@ from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.checkpoints.architectures import PLANNED
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
-from engine.config import QUANTIZATIONS
-from engine.config.schemes import missing
+from engine.config import OF_LAYERS, missing
 from engine.core import machine
 from engine.core.setup.activations import computed_bytes
 from engine.core.setup.kv_budget import pool_blocks
@@ -34,7 +33,7 @@ from tests.engine.tiny_models import _llama_like, change_config, save_tiny_model
 GB = 1 << 30
 AMPLE = DeviceMemory("cpu", 64 * GB, 64 * GB)
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
-AT_LOAD = [name for name in QUANTIZATIONS if name != "awq"]
+AT_LOAD = [name for name in OF_LAYERS if name != "awq"]
 SEVERAL = ["llama wide heads", "gemma2", "phi3", "qwen3 moe", "gpt-oss", "gpt2", "opt"]
 
 
@@ -83,7 +82,7 @@ def test_an_awq_mixture_is_billed_and_bounded_by_what_it_holds(
     sheet = find_datasheet("H100")
     for name in ("none", "awq"):
         bill = fit(info, name, room=sheet.room)
-        assert bill.note.endswith("slowly"), "groups of 32 are none of its kernel's"
+        assert not bill.note.endswith("slowly"), "groups of 32 are its kernel's too"
         most = sheet.decode_bound(info, bill, 1, 32)
         assert sheet.bandwidth / bill.weights < most < 4 * sheet.bandwidth / bill.weights
     for name in [name for name in weights if "layers.0" in name and ".experts." in name]:
@@ -179,7 +178,7 @@ def test_a_large_models_bill_on_a_card_of_twelve_gigabytes() -> None:
     assert info.parameters == 8_030_261_248
     assert info.kv_token_bytes("bfloat16") == 131_072
     bills = {bill.quantization: bill for bill in fits(info, DeviceMemory("cuda", 12 * GB, 12 * GB))}
-    assert list(bills) == list(QUANTIZATIONS)
+    assert list(bills) == list(OF_LAYERS)
     assert {name: bill.fits for name, bill in bills.items()} == {
         "none": False, "int8": True, "int8-plain": True, "nf4": True, "nf4-double": True, "awq": True,
         "torchao-int8": True,
@@ -276,7 +275,7 @@ def test_experts_that_stay_as_they_are_are_told(tiny_folder: Callable[[str], Pat
     assert fit(info).note == fit(info, "nf4").note == ""
     assert 0.5 * info.experts < expert_bytes(info, "nf4", "bfloat16") < 0.6 * info.experts
     assert "none of a mixture" in fit(info, "awq").available
-    other = inspect_folder(tiny_folder("gpt-oss"), "gpt-oss")
+    other = replace(info, expert_matrices=())  # of a layout that is not known
     assert fit(other).note == ""
     assert "of the weights, stay in bfloat16" in fit(other, "nf4").note
     assert held_bytes(other, "nf4", "bfloat16", "cpu") > expert_bytes(other, "nf4", "bfloat16") == 2 * other.experts

@@ -22,24 +22,26 @@ NEAR = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
 
 
 @pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe"])
+@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe", "gpt-oss"])
 def test_a_mixture_computes_the_same_and_its_plain_weights_are_freed(name: str, dtype: torch.dtype) -> None:
     plain = make_tiny_model(TINY_MODELS[name]).to(dtype)
     served = make_tiny_model(TINY_MODELS[name]).to(dtype)
-    layers = [(layer.mlp.experts, layer.mlp.gate) for layer in plain.model.layers]
+    where = "router" if name == "gpt-oss" else "gate"
+    layers = [(layer.mlp.experts, getattr(layer.mlp, where)) for layer in plain.model.layers]
     freed = [weakref.ref(layer.mlp.experts.gate_up_proj) for layer in served.model.layers]
     model = wrap(served, plain_tokenizer(VOCABULARY), name)
     assert not any(weight() is not None for weight in freed)
     x = torch.randn(9, 64, dtype=dtype)
     with torch.inference_mode():
         for layer, (experts, router) in zip(served.model.layers, layers, strict=True):
-            assert (type(layer.mlp.experts), type(layer.mlp.gate)) == (PackedExperts, CompiledRouter)
+            ours = getattr(layer.mlp, where)
+            assert (type(layer.mlp.experts), type(ours)) == (PackedExperts, CompiledRouter)
             logits, weights, ids = router(x)
-            told = layer.mlp.gate(x)
+            told = ours(x)
             assert [one.dtype for one in told] == [logits.dtype, weights.dtype, ids.dtype]
             made, expected = layer.mlp.experts(x, ids, weights), experts(x, ids, weights)
             assert (made - expected).abs().max() <= NEAR[dtype] * expected.abs().max()
-    assert held_bytes(served) == model.card.weight_bytes == held_bytes(plain)
+    assert held_bytes(served) == model.card.weight_bytes == pytest.approx(held_bytes(plain), rel=1e-3)
 
 
 class Bounded(nn.Module):
@@ -87,11 +89,13 @@ def test_weights_of_another_kind_stay() -> None:
     block.experts.down_proj = Coded(block.experts.down_proj.detach())
     pack_experts(block)
     assert isinstance(block.experts, MixtralExperts)
-    interleaved = make_tiny_model(TINY_MODELS["gpt-oss"])
-    before = short_logits(interleaved)
-    pack_experts(interleaved)
-    assert not any(isinstance(part, PackedExperts) for part in interleaved.modules())
-    assert torch.equal(short_logits(interleaved), before)
+    other = make_tiny_model(TINY_MODELS["gpt-oss"])
+    for layer in other.model.layers:
+        layer.mlp.experts.limit = 6.0
+    before = short_logits(other)
+    pack_experts(other)
+    assert not any(isinstance(part, PackedExperts) for part in other.modules())
+    assert (short_logits(other) - before).abs().max() < 1e-5, "its router may be ours"
     half = mixture().to(torch.float16)
     pack_experts(half)
     assert isinstance(half.experts, MixtralExperts)

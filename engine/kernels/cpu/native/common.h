@@ -210,3 +210,10 @@ ALWAYS vec activated(vec x, const int by_tanh) {
     if (by_tanh) z = 1.59576912f * (x + 0.044715f * x * x * x);
     return over(x, 1.0f + exponentials(-z));
 }
+
+/* Gates of gpt-oss, and what they gate, are bounded first: gate * sigmoid(1.702 gate), times up + 1. */
+#define BOUND 7.0f
+ALWAYS vec activated_bounded(vec x) {
+    x = bounded(x, -INFINITY, BOUND);
+    return over(x, 1.0f + exponentials(-1.702f * x));
+}

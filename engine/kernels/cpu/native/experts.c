@@ -10,6 +10,7 @@ struct route {
     void *logits;        /* [rows, experts] */
     const void *x;       /* [rows, depth] */
     const void *columns; /* [experts, depth]: of a linear layer */
+    const void *bias;    /* [experts], or NULL */
     long experts, each, depth;
     int whole, weights_half; /* whether the weights of a row are 1 together */
 };
@@ -26,8 +27,10 @@ ALWAYS void logits_of(const struct route *r, long row, long expert, const int ro
             for (int j = 0; j < rows; j++) sums[j][e] = times_plus(x[j], by, sums[j][e]);
         }
     }
-    for (int j = 0; j < rows; j++)
-        for (int e = 0; e < experts; e++) put(r->logits, (row + j) * r->experts + expert + e, summed(sums[j][e]), half);
+    for (int e = 0; e < experts; e++) {
+        const float bias = r->bias ? get(r->bias, expert + e, half) : 0;
+        for (int j = 0; j < rows; j++) put(r->logits, (row + j) * r->experts + expert + e, summed(sums[j][e]) + bias, half);
+    }
 }
 
 ALWAYS void all_logits(const struct route *r, long from, long to, const int half) {
@@ -117,6 +120,7 @@ struct experts {
     void *out;             /* [rows, columns], or, gated, half of these */
     const void *x;         /* [rows, depth] */
     const void *weight;    /* one of each expert, whole panels, as a product has it */
+    const void *bias;      /* [experts, columns], or NULL */
     const int32_t *starts; /* [experts + 1]: of each one's rows */
     struct scales scales;  /* of codes, one expert's after another's */
     long experts, columns, depth;
@@ -142,6 +146,7 @@ ALWAYS struct product product_of(const struct experts *e, long expert) {
         .out = (char *)e->out + first * made * bytes,
         .x = (const char *)e->x + first * e->depth * bytes,
         .weight = (const char *)e->weight + expert * panels * PANEL * e->depth * bits / 8,
+        .bias = e->bias ? (const char *)e->bias + expert * e->columns * bytes : NULL,
         .scales = e->coding ? scales_of_expert(e, expert, panels) : e->scales,
         .columns = e->columns, .depth = e->depth, .x_stride = e->depth, .gate = e->gate, .coding = e->coding,
     };

@@ -112,8 +112,10 @@ ALWAYS void put_tile(const struct product *p, long row, long column, const float
             for (long r = 0; r < rows; r++) {
                 const vec by = every(p->by ? p->by[row + r] : 1);
                 const vec x = rounded_lanes(*(const vec *)(gates + r * PANEL + (at - column)) * by + bias, half);
-                const vec acted = rounded_lanes(activated(x, p->gate == GELU), half);
-                const vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) * by + bias_up, half);
+                const int bounds = p->gate == CLAMPED;
+                const vec acted = rounded_lanes(bounds ? activated_bounded(x) : activated(x, p->gate == GELU), half);
+                vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) * by + bias_up, half);
+                if (bounds) up = bounded(up, -BOUND, BOUND) + 1.0f;
                 put_lanes(p->out, (row + r) * columns + at, acted * up, half);
             }
             continue;

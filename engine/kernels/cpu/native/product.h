@@ -11,7 +11,7 @@
 #define TILES 16 /* of one task: a panel is read from memory for so many */
 #define HIDDEN __attribute__((visibility("hidden"))) /* of no other library: it can be put in place where it is called */
 
-enum { SILU = 1, GELU };
+enum { SILU = 1, GELU, CLAMPED };
 
 struct product {
     struct part part;

@@ -31,9 +31,11 @@ from engine.models.quantization.awq_experts import AwqExperts
 from engine.models.quantization.awq_layout import dequantize
 from engine.models.quantization.bitsandbytes import eight_bit_codes
 from engine.models.quantization.coded_experts import CodedExperts
-from tests.engine.tiny_models import TINY_MODELS, change_config, make_tiny_model
+from engine.models.quantization.mxfp4 import mxfp4_codes
+from tests.engine.tiny_models import TINY_MODELS, _llama_like, change_config, make_tiny_model, save_tiny_model
 
 AT_LOAD = [name for name in QUANTIZATIONS if name not in ("awq", "none")]
+SILU = Activation.SILU
 NEAR = {"float32": 1e-5, "bfloat16": 2e-2}
 compiled = pytest.mark.skipif(native().library is None, reason=native().why)
 
@@ -48,6 +50,8 @@ def rounded(weight: Tensor, quantization: str) -> Tensor:
         quantize_(layer, Int8WeightOnlyConfig())
         unpacked: Any = layer.weight
         return unpacked.dequantize()  # type: ignore[no-any-return]
+    if quantization == "mxfp4":
+        return mxfp4_codes(weight).numbers()  # which test_mxfp4.py looks at
     from bitsandbytes import functional
 
     if quantization.startswith("int8"):
@@ -60,19 +64,21 @@ def rounded(weight: Tensor, quantization: str) -> Tensor:
 @compiled
 @pytest.mark.parametrize("dtype", NEAR)
 @pytest.mark.parametrize("quantization", AT_LOAD)
-@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe"])
+@pytest.mark.parametrize("name", ["mixtral", "qwen3 moe", "gpt-oss"])
 def test_experts_are_what_the_library_makes_of_their_weights(
     name: str, quantization: str, dtype: str, tiny_folder: Callable[[str], Path]
 ) -> None:
     model = load(ModelSpec(str(tiny_folder(name)), quantization, dtype, "cpu"))
     plain = make_tiny_model(TINY_MODELS[name]).to(model.dtype)
     x = torch.randn(23, 64, generator=torch.Generator().manual_seed(0)).to(model.dtype)
-    assert model.card.expert_parameters == 2 * 4 * 3 * 64 * plain.model.layers[0].mlp.experts.down_proj.shape[2]
+    columns = plain.model.layers[0].mlp.experts.down_proj.shape[1 if name == "gpt-oss" else 2]
+    assert model.card.expert_parameters == 2 * 4 * 3 * 64 * columns
     with torch.inference_mode():
         for layer, own in zip(model.module.model.layers, plain.model.layers, strict=True):
             experts = own.mlp.experts
             for weight in (experts.gate_up_proj, experts.down_proj):
-                weight.copy_(torch.stack([rounded(one, quantization) for one in weight]))
+                weight = weight.transpose(1, 2) if name == "gpt-oss" else weight
+                weight.copy_(torch.stack([rounded(one.contiguous(), quantization) for one in weight]))
             ids, by = torch.rand(23, 4).argsort()[:, :2], torch.rand(23, 2).to(model.dtype)
             held = layer.mlp.experts
             assert isinstance(held, PackedExperts)
@@ -81,24 +87,33 @@ def test_experts_are_what_the_library_makes_of_their_weights(
 
 
 @compiled
-@pytest.mark.parametrize("quantization", ["nf4-double", "int8"])
+@pytest.mark.parametrize(
+    ("quantization", "name", "activation"),
+    [("nf4-double", "mixtral", SILU), ("int8", "mixtral", SILU), ("mxfp4", "gpt-oss", Activation.CLAMPED)],
+)
 def test_where_no_kernel_computes_the_models_own_code_does(
-    quantization: str, tiny_folder: Callable[[str], Path]
+    quantization: str, name: str, activation: Activation, tiny_folder: Callable[[str], Path]
 ) -> None:
     """In float16 none does on a CPU. It says what the compiled kernels say of the same codes, but for rounding."""
-    held = (
-        load(ModelSpec(str(tiny_folder("mixtral")), quantization, "float16", "cpu")).module.model.layers[0].mlp.experts
-    )
+    model = load(ModelSpec(str(tiny_folder(name)), quantization, "float16", "cpu"))
+    held = model.module.model.layers[0].mlp.experts
     assert isinstance(held, CodedExperts)
+    biases = None if held.biases is None else (held.biases[0].float(), held.biases[1].float())
     x, sent, by = torch.randn(9, 64), torch.rand(9, 4).argsort()[:, :2], torch.rand(9, 2)
-    expected = ExpertWeights.of_codes(held.gate_up, held.down, 4, LargePages())(x, sent, by, Activation.SILU)
+    weights = ExpertWeights.of_codes(held.gate_up, held.down, 4, LargePages(), biases)
+    expected = weights(x, sent, by, activation)
     with torch.inference_mode():
         assert (held(x.half(), sent, by.half()) - expected).abs().max() <= 5e-3 * expected.abs().max()
 
 
-def test_experts_that_are_laid_out_otherwise_stay(tiny_folder: Callable[[str], Path]) -> None:
-    model = load(ModelSpec(str(tiny_folder("gpt-oss")), "nf4", "float32", "cpu"))
-    assert model.module.model.layers[0].mlp.experts.gate_up_proj.dtype is torch.float32
+def test_experts_whose_widths_no_group_divides_stay(tmp_path: Path) -> None:
+    save_tiny_model(_llama_like("Mixtral", intermediate_size=80, num_local_experts=4), tmp_path)
+    model = load(ModelSpec(str(tmp_path), "nf4", "float32", "cpu"))
+    assert inspect_folder(tmp_path, "narrow").experts == 2 * 4 * 3 * 64 * 80
+    assert isinstance(model.module.model.layers[0].mlp.experts, PackedExperts)
+    assert isinstance(model.module.model.layers[0].mlp.experts.weights.down, Tensor), "no codes"
+    with pytest.raises(InvalidInput, match="'mxfp4' is of a mixture's experts, and model type 'mixtral' has none here"):
+        load(ModelSpec(str(tmp_path), "mxfp4", "float32", "cpu"))
 
 
 @pytest.mark.parametrize("of", [".experts.", ".o_proj."])

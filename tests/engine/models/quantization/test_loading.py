@@ -10,8 +10,7 @@ import torch
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.bars import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
-from engine.config import QUANTIZATIONS
-from engine.config.schemes import quantized_bytes
+from engine.config import OF_LAYERS, quantized_bytes
 from engine.kernels.cpu import library
 from engine.kernels.cpu.compiler import SWITCH
 from engine.kernels.cpu.library import Native, native
@@ -23,7 +22,7 @@ from engine.models.weight_count import held_bytes
 from engine.workloads import Arrival, Workload
 from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
 
-AT_LOAD = tuple(name for name in QUANTIZATIONS if name not in ("none", "awq"))
+AT_LOAD = tuple(name for name in OF_LAYERS if name not in ("none", "awq"))
 LAYER = [(64, 64)] * 2 + [(64, 32)] * 2 + [(64, 128)] * 2 + [(128, 64)]  # inputs, outputs: tiny Llama's
 SHAPES = LAYER * 2
 BODY = sum(inputs * outputs for inputs, outputs in SHAPES)
@@ -59,7 +58,7 @@ def linear(model: LoadedModel) -> Any:
     return model.module.model.layers[1].mlp.down_proj
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", OF_LAYERS)
 @pytest.mark.parametrize("dtype", ["auto", "float32", "float16"])
 def test_the_card_counts_true_weights_whatever_holds_them(
     quantization: str, dtype: str, llama: Path, awq: Path
