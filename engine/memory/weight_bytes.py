@@ -108,8 +108,7 @@ def code_bytes(quantization: str, inputs: int, outputs: int, group: int = GROUP)
         case "nf4-double":
             return weights // 2 + weights // BLOCK + 8 * ceil(weights / BLOCK / DOUBLE_BLOCK) + 4 * outputs
         case "mxfp4":
-            scales = weights // MX_BLOCK
-            return weights // 2 + scales + 8 * ceil(inputs / MX_BLOCK / DOUBLE_BLOCK) + 4 * outputs
+            return weights // 2 + weights // MX_BLOCK
         case "awq":
             return weights // 2 + 4 * weights // (inputs if group == -1 else group)
     return weights + 4 * outputs

@@ -11,6 +11,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from engine.config.schemes import MX_BLOCK
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
@@ -144,6 +145,13 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
             codes = [expert_codes(coding, count, *size, dtype) for size in ((2 * columns, hidden), (hidden, columns))]
             _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.SILU)
             yield f"{_name(gated)} of {coding.name.lower()} gate_up {tokens} {TYPES[dtype]}", gated
+        for tokens in (8, 256, 2048):
+            x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
+            ids, sizes = empty(tokens, each, dtype=torch.int64), ((2 * columns, hidden), (hidden, columns))
+            codes = [expert_codes(Coding.ENTRIES_TWICE, count, *size, dtype, MX_BLOCK) for size in sizes]
+            biases = empty(count, 2 * columns, dtype=dtype), empty(count, hidden, dtype=dtype)
+            _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.CLAMPED, biases=biases)
+            yield f"{_name(gated)} of mxfp4 gate_up {tokens} {TYPES[dtype]}", gated
 
 
 @dataclass(frozen=True, slots=True)

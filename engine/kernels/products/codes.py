@@ -20,9 +20,9 @@ class Codes:
     first; of BYTES int8 `[outputs, inputs]`. `scales` `[outputs, inputs / group]`: of STEPS int32, float16's bits and
     above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
     `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32 `[..., 2]`: what the entries of each 256
-    scales, row after row, are times, and what is added; `first` int32 `[outputs]`: which of all these scales a row's
-    first is. `outliers`: inputs are rounded to 8 bits row by row, but those that are as large; 0: all are; None: none
-    is."""
+    scales, row after row, are times, and what is added, and `first` int32 `[outputs]`: which of all these scales a
+    row's first is; without them entries are the scales themselves. `outliers`: inputs are rounded to 8 bits row by row,
+    but those that are as large; 0: all are; None: none is."""
 
     coding: Coding
     codes: Tensor
@@ -69,8 +69,8 @@ class Codes:
         if self.coding is not Coding.ENTRIES_TWICE:
             return self.scales
         assert self.fine is not None
-        assert self.coarse is not None
-        assert self.first is not None
+        if self.coarse is None or self.first is None:
+            return self.fine[self.scales.int()]
         at = self.first[:, None] + torch.arange(self.scales.shape[1], device=self.scales.device)
         times, plus = self.coarse[at // SHARED].unbind(-1)
         return self.fine[self.scales.int()] * times + plus
@@ -94,17 +94,12 @@ class Codes:
             return pad(rows, (0, wider, 0, outputs)).flatten(0, 1)
 
         first = None if self.first is None else longer(self.first).flatten()
-        coarse = self.coarse if self.coarse is None or not inputs else pad(self.coarse, (0, 0, 0, 1))
         codes = longer(self.codes, inputs * self.coding.bits // 8)
-        return replace(self, codes=codes, scales=longer(self.scales, groups), coarse=coarse, first=first)
+        return replace(self, codes=codes, scales=longer(self.scales, groups), first=first)
 
     def can_have(self, inputs: int) -> bool:
-        """Whether so many inputs can follow whose codes are 0: those that are scaled together are then as many as
-        before, or all; and of what scales make of those that are codes too it must not matter."""
-        if not inputs or self.scales.shape[1] == 1:
-            return True
-        nothing = self.first is None or (self.table is not None and not self.table[0])
-        return nothing and inputs % self.group == 0
+        """Whether so many inputs can follow: those that are scaled together are then as many as before, or all."""
+        return not inputs or self.scales.shape[1] == 1 or (self.first is None and inputs % self.group == 0)
 
     def to(self, device: torch.device) -> Codes:
         """The same on a device."""

@@ -159,7 +159,7 @@ def four_bit_product(  # type: ignore[no-untyped-def]
     line,  # int64 [1, BLOCK_N, 1]: the first of an output's blocks
     scales,
     fine,  # None: scales are float32; else uint8, codes of what these are
-    coarse,  # then of each 256 scales what they are times, and what is added
+    coarse,  # then of each 256 scales what they are times, and what is added; None: nothing
     first,  # then [1, BLOCK_N, 1]: which of all scales an output's first is
     table,  # None: codes are steps from a zero, and a word of scales is one, as float16, below its zero
     blocks,  # of BLOCK_K inputs
@@ -191,8 +191,10 @@ def four_bit_product(  # type: ignore[no-untyped-def]
         there = (block < left) | EVEN
         scale = tl.load(scales + (line + start + block) // SHARED, mask=there, other=0)
         if fine is not None:
+            scale = tl.load(fine + scale.to(tl.int32))
+        if coarse is not None:
             shared = coarse + (first + start + block) // 256 * 2
-            scale = tl.load(fine + scale.to(tl.int32)) * tl.load(shared, mask=there, other=0.0)
+            scale *= tl.load(shared, mask=there, other=0.0)
             scale += tl.load(shared + 1, mask=there, other=0.0)
         scale = by_block(scale, AT_ONCE)
         if table is None:

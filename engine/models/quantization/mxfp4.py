@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.config.schemes import MX_BLOCK
-from engine.kernels.products.codes import SHARED, Codes
+from engine.kernels.products.codes import Codes
 from engine.kernels.products.coding import Coding
 
 FLOATS = 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0  # of the codes 0 to 7; those of 8 to 15 are less than 0
@@ -31,11 +31,8 @@ def of_blocks(blocks: Tensor, scales: Tensor) -> Codes:
     outputs, groups]`: one weight of all experts' outputs."""
     experts, outputs, groups = scales.shape
     table, fine = _tables(scales.device)
-    shares = -(-groups // SHARED)  # each row begins with the first of its expert's: no two are times anything but 1
-    coarse = torch.tensor([1.0, 0.0], device=scales.device).repeat(experts * shares, 1)
-    first = torch.arange(experts, dtype=torch.int32, device=scales.device) * (SHARED * shares)
-    codes, scales = blocks.reshape(experts * outputs, -1), scales.reshape(experts * outputs, -1)
-    return Codes(Coding.ENTRIES_TWICE, codes, scales, table, fine, coarse, first.repeat_interleave(outputs))
+    codes, scales = blocks.reshape(experts * outputs, -1), scales.reshape(experts * outputs, groups)
+    return Codes(Coding.ENTRIES_TWICE, codes, scales, table, fine)
 
 
 def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from engine.kernels.products.expert_codes import ExpertCodes, serves, table_for
 from engine.kernels.products.experts import Tiling, experts
 from engine.kernels.silu_mul import Activation
 from engine.models.quantization.bitsandbytes import eight_bit_codes, four_bit_codes
+from engine.models.quantization.mxfp4 import mxfp4_codes
 
 CLOSE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the largest number
 
@@ -61,10 +62,21 @@ class Layer:
         assert torch.equal(again, out), "the same bits each time"
         assert (everyone == given[1].flatten().bincount(minlength=self.experts)).all()
 
+    def biases(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """As wide as what is bounded where gates are."""
+        random = torch.Generator().manual_seed(self.columns)
+        both, down = (torch.randn(self.experts, n, generator=random) for n in (2 * self.columns, self.hidden))
+        return (6 * both).to(like), down.to(like)
+
     def check_codes(
-        self, quantization: str, dtype: torch.dtype, device: str, cut: Tiling | expert_codes.Tiling | None = None
+        self,
+        quantization: str,
+        dtype: torch.dtype,
+        device: str,
+        cut: Tiling | expert_codes.Tiling | None = None,
+        activation: Activation = Activation.SILU,
     ) -> None:
-        """The same of weights that are codes, and of some of the experts alone."""
+        """The same of weights that are codes, with biases where gates are bounded; and of some of the experts alone."""
         x, ids, weights, *plain = self.draw(dtype, device)
         made = [codes_of(weight.float(), quantization) for weight in plain]
         numbers = [codes.numbers().view(weight.shape) for codes, weight in zip(made, plain)]
@@ -75,18 +87,19 @@ class Layer:
             return [ExpertCodes(codes, end - first, table_for(codes, dtype)) for codes in rows]
 
         assert all(serves(codes) for codes in made)
-        out = experts(x, ids, weights, *some(0, self.experts), Activation.SILU, cut=cut)
-        expected = oracle(x, ids, weights, *numbers)
+        biases = self.biases(x) if activation is Activation.CLAMPED else None
+
+        def mixed(first: int, end: int) -> Tensor:
+            own = None if biases is None else (biases[0][first:end], biases[1][first:end])
+            how = {"cut": cut, "first": first, "whole": self.experts, "biases": own}
+            return experts(x, ids, weights, *some(first, end), activation, **how)
+
+        out = mixed(0, self.experts)
+        expected = oracle(x, ids, weights, *numbers, biases)
         off = (out.double() - expected).abs().max() / expected.abs().max()
         assert off <= CLOSE[dtype], (self, quantization, cut, float(off))
         half = self.experts // 2
-        parts = sum(
-            experts(
-                x, ids, weights, *some(first, end), Activation.SILU, cut=cut, first=first, whole=self.experts
-            ).double()
-            for first, end in ((0, half), (half, self.experts))
-            if first < end
-        )
+        parts = sum(mixed(first, end).double() for first, end in ((0, half), (half, self.experts)) if first < end)
         assert (parts - out.double()).abs().max() <= 2 * CLOSE[dtype] * out.double().abs().max()
 
     def check_parts(self, dtype: torch.dtype, given: tuple[Tensor, ...], out: Tensor, cut: Tiling | None) -> None:
@@ -109,6 +122,8 @@ def codes_of(weight: Tensor, quantization: str) -> Codes:
     tables = dict[bytes, Tensor]()
 
     def code(one: Tensor) -> Codes:
+        if quantization == "mxfp4":
+            return mxfp4_codes(one)
         if quantization.startswith("awq"):
             return rounded_codes(one, int(quantization.removeprefix("awq ")))
         return eight_bit_codes(one) if quantization == "int8" else four_bit_codes(one, "double" in quantization, tables)
@@ -118,12 +133,20 @@ def codes_of(weight: Tensor, quantization: str) -> Codes:
     return whole
 
 
-def oracle(x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    """Expert by expert, in float64."""
+def oracle(
+    x: Tensor, ids: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, biases: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Expert by expert, in float64; with biases, gates as gpt-oss has them."""
     x, weights, gate_up, down = (one.double() for one in (x, weights, gate_up, down))
     out = torch.zeros_like(x)
     for expert in range(len(down)):
         token, place = (ids == expert).nonzero(as_tuple=True)
-        gate, up = (x[token] @ gate_up[expert].t()).chunk(2, -1)
-        out.index_add_(0, token, (silu(gate) * up) @ down[expert].t() * weights[token, place, None])
+        of_both, of_down = (0.0, 0.0) if biases is None else (one[expert].double() for one in biases)
+        gate, up = (x[token] @ gate_up[expert].t() + of_both).chunk(2, -1)
+        if biases is None:
+            acted = silu(gate) * up
+        else:
+            gate = gate.clamp(max=7.0)
+            acted = gate * (1.702 * gate).sigmoid() * (up.clamp(-7.0, 7.0) + 1)
+        out.index_add_(0, token, (acted @ down[expert].t() + of_down) * weights[token, place, None])
     return out

@@ -24,7 +24,7 @@ struct scales {
                             codes of 8 bits; of integers float32 */
     const float *table;  /* [16], of entries */
     const float *fine;   /* [256], of scales */
-    const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added */
+    const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added; or NULL */
     const int32_t *first; /* [panels][PANEL]: which of all scales a column's first one is */
     long group;          /* of the depth have a scale; whole words */
 };
@@ -58,6 +58,8 @@ static inline void scales_of(float *to, const struct scales *s, int coding, long
     if (coding == STEPS)
         for (int i = 0; i < PANEL; i += LANES)
             *(vec *)(to + i) = from_float16(*(const words *)((const uint32_t *)s->steps + from + i) & 0xffff);
+    else if (coding == ENTRIES_TWICE && !s->coarse)
+        for (int i = 0; i < PANEL; i++) to[i] = s->fine[((const uint8_t *)s->steps)[from + i]];
     else if (coding == ENTRIES_TWICE)
         for (int i = 0; i < PANEL; i++) {
             const float *coarse = s->coarse + (s->first[panel * PANEL + i] + group) / SHARED * 2;

@@ -12,6 +12,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.config.schemes import MX_BLOCK
 from engine.config.specs import EngineConfig
 from engine.core.setup.rehearsal import Rehearsal
 from engine.kernels.attention.options import Options
@@ -58,7 +59,7 @@ class Model:
     softcap: float | None = None
     sinks: bool = False
     group: int = 128  # of its AWQ weights
-    experts: int = 0
+    experts: int = 0  # of a model with sinks they are as gpt-oss has them
     each: int = 0  # experts of a token
 
 
@@ -71,7 +72,7 @@ MODELS = {
                         Activation.GELU_TANH, softcap=50.0),
     "Gemma 3 1B": Model(1152, 6912, 4, 1, 256, 262_144, (None, 512), True, Rounding.ONE_PLUS, Activation.GELU_TANH),
     "GPT-OSS 20B": Model(2880, 2880, 64, 8, 64, 201_088, (None, 128), False, Rounding.ONCE, bias=True, sinks=True,
-                         group=32),
+                         group=32, experts=32, each=4),
     "Phi-3 mini": Model(3072, 8192, 32, 32, 96, 32_064, (2047,)),
     "Qwen3 30B-A3B": Model(2048, 768, 32, 4, 128, 151_936, head_norms=True, experts=128, each=8),
     "Mixtral 8x7B": Model(4096, 14_336, 32, 8, 128, 32_000, experts=8, each=2),
@@ -143,6 +144,9 @@ def mixture(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     """Of a mixture's layer: what routes tokens, and the experts, that count in a step with filling and in others."""
     new = partial(empty, dtype=gpu.dtype)
     columns, hidden = model.intermediate, model.hidden
+    if model.sinks:
+        yield from published(model, gpu, tokens)
+        return
     weights = new(model.experts, 2 * columns, hidden), new(model.experts, hidden, columns)
     yield from launched(route, new(tokens, model.experts), model.each, True, gpu.dtype)
     if tokens == 1:
@@ -156,6 +160,22 @@ def mixture(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
             expert_codes(coding, model.experts, *size, gpu.dtype) for size in ((2 * columns, hidden), (hidden, columns))
         )
         yield from launched(experts, new(tokens, hidden), *sent, *codes, model.activation)
+
+
+def published(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
+    """The same of gpt-oss, whose experts are MXFP4 with biases."""
+    new, hidden = partial(empty, dtype=gpu.dtype), model.hidden
+    yield from launched(route, new(tokens, model.experts), model.each, True, gpu.dtype)
+    if tokens == 1:
+        yield from launched(gemv, new(1, hidden), new(model.experts, hidden), new(model.experts), gpu.processors)
+    sizes = (2 * model.intermediate, hidden), (hidden, model.intermediate)
+    codes = [expert_codes(Coding.ENTRIES_TWICE, model.experts, *size, gpu.dtype, MX_BLOCK) for size in sizes]
+    biases = new(model.experts, sizes[0][0]), new(model.experts, hidden)
+    sent = empty(tokens, model.each, dtype=torch.int64), new(tokens, model.each)
+    for real in (None, empty(MOST, 1)[:tokens]):
+        telling = empty(4, model.experts)[1], real
+        given = new(tokens, hidden), *sent, *codes, Activation.CLAMPED, *telling
+        yield from launched(experts, *given, biases=biases)
 
 
 def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:
