@@ -13,7 +13,7 @@ from app.session.memory.estimate import needed_and_free
 from app.session.session import Session, SessionState
 from app.words import bytes_words, model_words, sentence
 from engine import ModelSpec
-from engine.config import SCHEMES, missing
+from engine.config import SCHEMES, STORED, missing
 
 QUANTIZATIONS = ("none", "int8", "nf4")
 POOL = 256 << 20  # bytes of its KV pool: a chat has few requests
@@ -28,7 +28,7 @@ def spec_words(spec: ModelSpec) -> str:
 
 def choices(loaded: ModelSpec, recent: Sequence[ModelSpec]) -> list[ModelSpec]:
     """What could stand beside the model that is loaded: itself, held otherwise, the demo, those of before."""
-    ways = [name for name in QUANTIZATIONS if not missing(name)] if loaded.quantization != "awq" else []
+    ways = [name for name in QUANTIZATIONS if not missing(name)] if loaded.quantization not in STORED else []
     found = [replace(loaded, quantization=name, dtype="auto") for name in ways]
     found += [ModelSpec("demo"), *recent]
     return [spec for i, spec in enumerate(found) if spec != loaded and spec not in found[:i]]

@@ -33,6 +33,8 @@ def scheme_words(name: str) -> str:
             return tr("4 bit, made beforehand with calibration: needs such a checkpoint")
         case "torchao-int8":
             return tr("8-bit weights, a scale a row; inputs stay as they are")
+        case "mxfp4":
+            return tr("4-bit floats, a power of two every 32: of a mixture's experts alone, as gpt-oss is published")
     raise KeyError(name)
 
 

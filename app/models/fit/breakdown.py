@@ -45,7 +45,7 @@ class Bills:
 
 def _precision(quantization: str) -> float:
     """What is not quantized first, then more bits, then fewer things rounded."""
-    order = ("torchao-int8", "int8", "int8-plain", "awq", "nf4", "nf4-double")
+    order = ("torchao-int8", "int8", "int8-plain", "awq", "nf4", "nf4-double", "mxfp4")
     return 100.0 if quantization == "none" else SCHEMES[quantization].bits - 0.1 * order.index(quantization)
 
 

@@ -327,14 +327,15 @@ class ModelPanel(QWidget):
         assert isinstance(model, QStandardItemModel)
         for at, scheme in enumerate(SCHEMES.values()):
             bill, words = known.get(scheme.name), sentence(scheme_words(scheme.name))
-            if bill is not None and bill.available:
-                words += f"\n{tr('Not here: {why}', why=bill.available)}"
+            why = bill.available if bill is not None else tr("this model has no experts") if known else ""
+            if why:
+                words += f"\n{tr('Not here: {why}', why=why)}"
             elif bill is not None and bill.fits:
                 words += f"\n{tr('Weights {bytes}, fits', bytes=bytes_words(bill.weights))}"
             elif bill is not None:
                 words += f"\n{tr('Weights {bytes}, does not fit', bytes=bytes_words(bill.weights))}"
             model.item(at).setToolTip(words)
-            model.item(at).setEnabled(bill is None or not bill.available)
+            model.item(at).setEnabled(not why)
 
     def _inspect(self) -> None:
         if self._session.closing:

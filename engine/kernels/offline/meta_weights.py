@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from engine.config.schemes import MX_BLOCK
 from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
 from engine.kernels.products.codes import SHARED, Codes
 from engine.kernels.products.coding import Coding
-from engine.kernels.products.expert_codes import ExpertCodes
+from engine.kernels.products.expert_codes import HALF_BLOCK, ExpertCodes
 from engine.kernels.products.four_bits import CODES, table_of
 
 
@@ -35,7 +34,7 @@ def expert_codes(
     table = table_of(tuple(code / CODES for code in range(CODES)), dtype, packed.device)
     if coding is Coding.ENTRIES:
         return ExpertCodes(Codes(coding, packed, empty(rows, groups, dtype=torch.float32), entries), experts, table)
-    if group == MX_BLOCK:
+    if group == HALF_BLOCK:
         codes = Codes(coding, packed, empty(rows, groups, dtype=torch.uint8), entries, empty(256, dtype=torch.float32))
         return ExpertCodes(codes, experts, table)
     fine, coarse = empty(256, dtype=torch.float32), empty(-(-rows * groups // SHARED), 2, dtype=torch.float32)

@@ -11,7 +11,6 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from engine.config.schemes import MX_BLOCK
 from engine.kernels.attention.options import Options
 from engine.kernels.attention.packed_rows import SHORT, PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
@@ -22,6 +21,7 @@ from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
 from engine.kernels.products.coding import Coding
+from engine.kernels.products.expert_codes import HALF_BLOCK
 from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import four_bit_matmul
 from engine.kernels.products.gemv import gemv
@@ -148,7 +148,7 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
         for tokens in (8, 256, 2048):
             x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
             ids, sizes = empty(tokens, each, dtype=torch.int64), ((2 * columns, hidden), (hidden, columns))
-            codes = [expert_codes(Coding.ENTRIES_TWICE, count, *size, dtype, MX_BLOCK) for size in sizes]
+            codes = [expert_codes(Coding.ENTRIES_TWICE, count, *size, dtype, HALF_BLOCK) for size in sizes]
             biases = empty(count, 2 * columns, dtype=dtype), empty(count, hidden, dtype=dtype)
             _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.CLAMPED, biases=biases)
             yield f"{_name(gated)} of mxfp4 gate_up {tokens} {TYPES[dtype]}", gated
