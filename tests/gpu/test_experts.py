@@ -6,6 +6,7 @@ import torch
 from engine.kernels.products import expert_codes
 from engine.kernels.products.experts import TILINGS, Tiling
 from engine.kernels.routing import route
+from engine.kernels.silu_mul import Activation
 from tests.engine.kernels.experts_case import Layer
 
 pytest.importorskip("triton")
@@ -32,6 +33,13 @@ def test_codes_are_multiplied_as_the_numbers_they_stand_for(dtype: torch.dtype, 
         pytest.importorskip("bitsandbytes")
     for tokens in (1, 7, 300):
         Layer(tokens, 16, 4, 256, 192).check_codes(quantization, dtype, "cuda")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
+def test_biases_are_added_and_gates_bounded_as_gpt_oss_does(dtype: torch.dtype) -> None:
+    for tokens in (1, 7, 300, 1500):
+        Layer(tokens, 16, 4, 256, 160).check_codes("mxfp4", dtype, "cuda", activation=Activation.CLAMPED)
+    Layer(64, 32, 4, 2880, 2880).check_codes("mxfp4", dtype, "cuda", activation=Activation.CLAMPED)
 
 
 @pytest.mark.parametrize("cut", [*expert_codes.TILINGS.values(), expert_codes.MANY], ids=str)

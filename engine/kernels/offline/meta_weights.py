@@ -7,7 +7,7 @@ from engine.kernels.products.awq_matmul import INPUTS, OUTPUTS, WORDS
 from engine.kernels.products.codes import SHARED, Codes
 from engine.kernels.products.coding import Coding
 from engine.kernels.products.expert_codes import HALF_BLOCK, ExpertCodes
-from engine.kernels.products.four_bits import CODES, table_of
+from engine.kernels.products.four_bits import BLOCK_K, CODES, table_of
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -19,12 +19,9 @@ def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor]:
     return empty(-(-outputs // OUTPUTS), -(-inputs // INPUTS), WORDS), empty(inputs // group, outputs)
 
 
-def expert_codes(
-    coding: Coding, experts: int, outputs: int, inputs: int, dtype: torch.dtype, group: int = 64
-) -> ExpertCodes:
-    """What `experts` takes of a layer's gates, or of what follows them; `group` inputs share a scale of entries, in
-    MXFP4 32, whose scales are times nothing."""
-    rows, groups = experts * outputs, inputs // group
+def expert_codes(coding: Coding, experts: int, outputs: int, inputs: int, dtype: torch.dtype) -> ExpertCodes:
+    """What `experts` takes of a layer's gates, or of what follows them."""
+    rows, groups = experts * outputs, inputs // (HALF_BLOCK if coding is Coding.POWERS else BLOCK_K)
     if coding is Coding.BYTES:
         codes = Codes(coding, empty(rows, inputs, dtype=torch.int8), empty(rows, 1, dtype=torch.float32))
         return ExpertCodes(codes, experts, None)
@@ -34,9 +31,8 @@ def expert_codes(
     table = table_of(tuple(code / CODES for code in range(CODES)), dtype, packed.device)
     if coding is Coding.ENTRIES:
         return ExpertCodes(Codes(coding, packed, empty(rows, groups, dtype=torch.float32), entries), experts, table)
-    if group == HALF_BLOCK:
-        codes = Codes(coding, packed, empty(rows, groups, dtype=torch.uint8), entries, empty(256, dtype=torch.float32))
-        return ExpertCodes(codes, experts, table)
+    if coding is Coding.POWERS:
+        return ExpertCodes(Codes(coding, packed, empty(rows, groups, dtype=torch.uint8), entries), experts, table)
     fine, coarse = empty(256, dtype=torch.float32), empty(-(-rows * groups // SHARED), 2, dtype=torch.float32)
     codes = Codes(coding, packed, empty(rows, groups, dtype=torch.uint8), entries, fine, coarse, empty(rows))
     return ExpertCodes(codes, experts, table)

@@ -21,7 +21,6 @@ from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
 from engine.kernels.products.coding import Coding
-from engine.kernels.products.expert_codes import HALF_BLOCK
 from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import four_bit_matmul
 from engine.kernels.products.gemv import gemv
@@ -138,20 +137,16 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
         for launch, what in zip(found, ("", "gate_up ", "down ", ""), strict=True):
             yield f"{_name(launch)} {what}{tokens} {TYPES[dtype]}", launch
     if dtype is torch.bfloat16:
-        several = {Coding.ENTRIES: (8, 256, 2048), Coding.STEPS: (8, 2048)}
-        for coding, tokens in [(kind, count) for kind in Coding for count in several.get(kind, (8,))]:
+        several = {Coding.ENTRIES: (8, 256, 2048), Coding.POWERS: (8, 256, 2048), Coding.STEPS: (8, 2048)}
+        biases = empty(count, 2 * columns, dtype=dtype), empty(count, hidden, dtype=dtype)
+        for coding, tokens in [(kind, some) for kind in Coding for some in several.get(kind, (8,))]:
             x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
             ids = empty(tokens, each, dtype=torch.int64)
             codes = [expert_codes(coding, count, *size, dtype) for size in ((2 * columns, hidden), (hidden, columns))]
-            _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.SILU)
+            as_gpt_oss = coding is Coding.POWERS
+            activation = Activation.CLAMPED if as_gpt_oss else Activation.SILU
+            _, gated, *_ = launched(experts, x, ids, by, *codes, activation, biases=biases if as_gpt_oss else None)
             yield f"{_name(gated)} of {coding.name.lower()} gate_up {tokens} {TYPES[dtype]}", gated
-        for tokens in (8, 256, 2048):
-            x, by = empty(tokens, hidden, dtype=dtype), empty(tokens, each, dtype=dtype)
-            ids, sizes = empty(tokens, each, dtype=torch.int64), ((2 * columns, hidden), (hidden, columns))
-            codes = [expert_codes(Coding.ENTRIES_TWICE, count, *size, dtype, HALF_BLOCK) for size in sizes]
-            biases = empty(count, 2 * columns, dtype=dtype), empty(count, hidden, dtype=dtype)
-            _, gated, *_ = launched(experts, x, ids, by, *codes, Activation.CLAMPED, biases=biases)
-            yield f"{_name(gated)} of mxfp4 gate_up {tokens} {TYPES[dtype]}", gated
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ SHARED = 256  # scales that share one, where they are codes themselves
 class Codes:
     """A weight `[outputs, inputs]`, row by row. `codes`: uint8 `[outputs, inputs / 2]`, two in a byte, the lower bits
     first; of BYTES int8 `[outputs, inputs]`. `scales` `[outputs, inputs / group]`: of STEPS int32, float16's bits and
-    above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of BYTES float32 `[outputs, 1]`. `table` float32
-    `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32 `[..., 2]`: what the entries of each 256
-    scales, row after row, are times, and what is added, and `first` int32 `[outputs]`: which of all these scales a
-    row's first is; without them entries are the scales themselves. `outliers`: inputs are rounded to 8 bits row by row,
-    but those that are as large; 0: all are; None: none is."""
+    above them the zero; of ENTRIES float32; of ENTRIES_TWICE uint8; of POWERS uint8, exponents of two and 127; of BYTES
+    float32 `[outputs, 1]`. `table` float32 `[16]`, of entries; `fine` float32 `[256]`, of scales, `coarse` float32
+    `[..., 2]`: what the entries of each 256 scales, row after row, are times, and what is added, and `first` int32
+    `[outputs]`: which of all these scales a row's first is. `outliers`: inputs are rounded to 8 bits row by row, but
+    those that are as large; 0: all are; None: none is."""
 
     coding: Coding
     codes: Tensor
@@ -66,11 +66,13 @@ class Codes:
     def _float_scales(self) -> Tensor:
         if self.coding is Coding.STEPS:
             return (self.scales & 0xFFFF).to(torch.int16).view(torch.float16).float()
+        if self.coding is Coding.POWERS:
+            return powers_of_two(self.scales)
         if self.coding is not Coding.ENTRIES_TWICE:
             return self.scales
         assert self.fine is not None
-        if self.coarse is None or self.first is None:
-            return self.fine[self.scales.int()]
+        assert self.coarse is not None
+        assert self.first is not None
         at = self.first[:, None] + torch.arange(self.scales.shape[1], device=self.scales.device)
         times, plus = self.coarse[at // SHARED].unbind(-1)
         return self.fine[self.scales.int()] * times + plus
@@ -106,6 +108,13 @@ class Codes:
         names = "codes", "scales", "table", "fine", "coarse", "first"
         moved = {name: tensor.to(device) for name in names if (tensor := getattr(self, name)) is not None}
         return replace(self, **moved)
+
+
+def powers_of_two(exponents: Tensor) -> Tensor:
+    """float32 of exponents uint8 that are 127 more, which is how float32 has them; but for 0, which is no number there
+    and here 2⁻¹²⁷."""
+    bits = exponents.int()
+    return torch.where(bits == 0, 0x00400000, bits << 23).view(torch.float32)
 
 
 def joined(parts: Sequence[Codes]) -> Codes | None:

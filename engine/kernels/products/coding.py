@@ -6,12 +6,13 @@ from enum import IntEnum
 class Coding(IntEnum):
     """How a code becomes a number, as `native/codes.h` counts. STEPS: (code - zero) * scale. ENTRIES: an entry of a
     table of 16, times the scale. ENTRIES_TWICE: that, with scales that are entries of a table of 256, times one of
-    their own. BYTES: an integer, times the scale."""
+    their own. BYTES: an integer, times the scale. POWERS: an entry of a table of 16, times a power of two."""
 
     STEPS = 1
     ENTRIES = 2
     ENTRIES_TWICE = 3
     BYTES = 4
+    POWERS = 5
 
     @property
     def bits(self) -> int:
@@ -26,7 +27,7 @@ class Coding(IntEnum):
     @property
     def scale_bytes(self) -> int:
         """Of a scale, a zero included."""
-        return 1 if self is Coding.ENTRIES_TWICE else 4
+        return 1 if self in (Coding.ENTRIES_TWICE, Coding.POWERS) else 4
 
     @property
     def swaps(self) -> tuple[tuple[int, int], ...]:

@@ -158,8 +158,8 @@ def four_bit_product(  # type: ignore[no-untyped-def]
     packed,
     line,  # int64 [1, BLOCK_N, 1]: the first of an output's blocks
     scales,
-    fine,  # None: scales are float32; else uint8, codes of what these are
-    coarse,  # then of each 256 scales what they are times, and what is added; None: nothing
+    fine,  # None: scales are float32, or uint8, exponents of two and 127; else uint8, codes of what these are
+    coarse,  # then of each 256 scales what they are times, and what is added
     first,  # then [1, BLOCK_N, 1]: which of all scales an output's first is
     table,  # None: codes are steps from a zero, and a word of scales is one, as float16, below its zero
     blocks,  # of BLOCK_K inputs
@@ -191,11 +191,12 @@ def four_bit_product(  # type: ignore[no-untyped-def]
         there = (block < left) | EVEN
         scale = tl.load(scales + (line + start + block) // SHARED, mask=there, other=0)
         if fine is not None:
-            scale = tl.load(fine + scale.to(tl.int32))
-        if coarse is not None:
             shared = coarse + (first + start + block) // 256 * 2
-            scale *= tl.load(shared, mask=there, other=0.0)
+            scale = tl.load(fine + scale.to(tl.int32)) * tl.load(shared, mask=there, other=0.0)
             scale += tl.load(shared + 1, mask=there, other=0.0)
+        elif scale.dtype == tl.uint8:
+            bits = scale.to(tl.int32)
+            scale = tl.where(bits == 0, 0x00400000, bits << 23).to(tl.float32, bitcast=True)
         scale = by_block(scale, AT_ONCE)
         if table is None:
             weights = in_lanes(steps_of(by_block(codes, AT_ONCE), scale, DTYPE))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.config.schemes import MX_BLOCK
-from engine.kernels.products.codes import Codes
+from engine.kernels.products.codes import Codes, powers_of_two
 from engine.kernels.products.coding import Coding
 
 FLOATS = 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0  # of the codes 0 to 7; those of 8 to 15 are less than 0
@@ -19,20 +19,17 @@ NO_NUMBER = 255  # a scale
 
 
 @cache
-def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """What codes mean, and what scales do."""
-    powers = [2.0**exponent for exponent in range(-BIAS, NO_NUMBER - BIAS)]
-    entries = [*FLOATS, *(-x for x in FLOATS)]
-    return torch.tensor(entries, device=device), torch.tensor([*powers, float("nan")], device=device)
+def _table(device: torch.device) -> Tensor:
+    """What codes mean."""
+    return torch.tensor([*FLOATS, *(-x for x in FLOATS)], device=device)
 
 
 def of_blocks(blocks: Tensor, scales: Tensor) -> Codes:
     """From uint8 `[experts, outputs, groups, 16]`, two codes in a byte, the lower bits first, and uint8 `[experts,
     outputs, groups]`: one weight of all experts' outputs."""
     experts, outputs, groups = scales.shape
-    table, fine = _tables(scales.device)
     codes, scales = blocks.reshape(experts * outputs, -1), scales.reshape(experts * outputs, groups)
-    return Codes(Coding.ENTRIES_TWICE, codes, scales, table, fine)
+    return Codes(Coding.POWERS, codes, scales, _table(scales.device))
 
 
 def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,11 +39,11 @@ def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     values = weight.float().contiguous().unflatten(-1, (-1, MX_BLOCK))
     _, exponent = values.abs().amax(-1).frexp()  # of a number from a half to 1
     scales = (exponent - 1 - LARGEST + BIAS).clamp(0, NO_NUMBER - 1).to(torch.uint8)
-    table, fine = _tables(weight.device)
+    table = _table(weight.device)
     between = (table[:7] + table[1:8]) / 2
     odd = torch.arange(7, device=weight.device) % 2 == 1
     between = torch.where(odd, between.nextafter(between.new_zeros(())), between)
-    of_scale = values / fine[scales.int()][..., None]
+    of_scale = values / powers_of_two(scales)[..., None]
     codes = torch.bucketize(of_scale.abs(), between).to(torch.uint8) | of_scale.signbit().to(torch.uint8) << 3
     return codes[..., ::2] | codes[..., 1::2] << 4, scales
 

@@ -16,15 +16,15 @@
 #endif
 
 /* Of 4 bits: (code - zero) * scale; an entry of a table, times a scale; the same of scales that are codes too. Of 8:
- * integers, times a scale. */
-enum { STEPS = 1, ENTRIES, ENTRIES_TWICE, BYTES };
+ * integers, times a scale. Of 4 again: an entry, times a power of two. */
+enum { STEPS = 1, ENTRIES, ENTRIES_TWICE, BYTES, POWERS };
 
 struct scales {
     const void *steps;   /* [panels][depth / group][PANEL]: words of a scale in float16 and, above it, a zero; float32;
-                            codes of 8 bits; of integers float32 */
+                            codes of 8 bits; of integers float32; exponents of 8 bits, 127 more, as float32 has them */
     const float *table;  /* [16], of entries */
     const float *fine;   /* [256], of scales */
-    const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added; or NULL */
+    const float *coarse; /* [...][2]: what the entries of SHARED scales are times, and what is added */
     const int32_t *first; /* [panels][PANEL]: which of all scales a column's first one is */
     long group;          /* of the depth have a scale; whole words */
 };
@@ -52,14 +52,30 @@ ALWAYS vec entries(const float *table, words at) {
 #endif
 }
 
+/* So many bytes as words. */
+ALWAYS words exponents_at(const uint8_t *from) {
+#if defined __AVX512F__
+    return (words)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
+#elif defined __AVX2__
+    return (words)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+#else
+    words x;
+    for (int lane = 0; lane < LANES; lane++) x[lane] = from[lane];
+    return x;
+#endif
+}
+
 /* The scales of a panel's columns in a group: `[PANEL]`. */
 static inline void scales_of(float *to, const struct scales *s, int coding, long panel, long depth, long group) {
     const long from = (panel * (depth / s->group) + group) * PANEL;
     if (coding == STEPS)
         for (int i = 0; i < PANEL; i += LANES)
             *(vec *)(to + i) = from_float16(*(const words *)((const uint32_t *)s->steps + from + i) & 0xffff);
-    else if (coding == ENTRIES_TWICE && !s->coarse)
-        for (int i = 0; i < PANEL; i++) to[i] = s->fine[((const uint8_t *)s->steps)[from + i]];
+    else if (coding == POWERS)
+        for (int i = 0; i < PANEL; i += LANES) {
+            const words exponents = exponents_at((const uint8_t *)s->steps + from + i);
+            *(words *)(to + i) = exponents << 23 | ((words)(exponents == 0) & 0x400000);
+        }
     else if (coding == ENTRIES_TWICE)
         for (int i = 0; i < PANEL; i++) {
             const float *coarse = s->coarse + (s->first[panel * PANEL + i] + group) / SHARED * 2;

@@ -130,7 +130,7 @@ struct experts {
 /* Those of an expert's codes, which are so many panels. */
 ALWAYS struct scales scales_of_expert(const struct experts *e, long expert, long panels) {
     struct scales s = e->scales;
-    const long before = expert * panels * PANEL, bytes = e->coding == ENTRIES_TWICE ? 1 : 4;
+    const long before = expert * panels * PANEL, bytes = e->coding == ENTRIES_TWICE || e->coding == POWERS ? 1 : 4;
     s.steps = (const char *)s.steps + before * (e->depth / s.group) * bytes;
     if (s.first) s.first += before;
     return s;

@@ -38,6 +38,10 @@ def made(coding: Coding, outputs: int, inputs: int, group: int, seed: int = 0) -
     table = torch.linspace(-1, 1, 16)
     if coding is Coding.ENTRIES:
         return Codes(coding, codes, scales(outputs, groups), table)
+    if coding is Coding.POWERS:
+        exponents = integers(124, 131, outputs, groups, dtype=torch.uint8)
+        exponents[0, 0] = 0
+        return Codes(coding, codes, exponents, table)
     fine, coarse = torch.linspace(0, 1, 256), scales(-(-outputs * groups // 256), 2).abs()
     first = torch.arange(0, outputs * groups, groups, dtype=torch.int32)
     return Codes(coding, codes, integers(0, 256, outputs, groups, dtype=torch.uint8), table, fine, coarse, first)

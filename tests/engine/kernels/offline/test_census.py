@@ -24,7 +24,6 @@ from engine.kernels.offline.specialization import specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.products.awq_matmul import awq_matmul, can_gate
 from engine.kernels.products.coding import Coding
-from engine.kernels.products.expert_codes import HALF_BLOCK
 from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import BLOCK_K, FEW_ROWS, four_bit_matmul
 from engine.kernels.products.gemv import gemv
@@ -169,7 +168,7 @@ def published(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     if tokens == 1:
         yield from launched(gemv, new(1, hidden), new(model.experts, hidden), new(model.experts), gpu.processors)
     sizes = (2 * model.intermediate, hidden), (hidden, model.intermediate)
-    codes = [expert_codes(Coding.ENTRIES_TWICE, model.experts, *size, gpu.dtype, HALF_BLOCK) for size in sizes]
+    codes = [expert_codes(Coding.POWERS, model.experts, *size, gpu.dtype) for size in sizes]
     biases = new(model.experts, sizes[0][0]), new(model.experts, hidden)
     sent = empty(tokens, model.each, dtype=torch.int64), new(tokens, model.each)
     for real in (None, empty(MOST, 1)[:tokens]):
