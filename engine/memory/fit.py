@@ -210,14 +210,14 @@ def _available(info: ModelInfo, name: str) -> str:
         return stored.problem
     if name == "none":
         return ""
+    if stored is not None and name != stored.method:
+        return f"this checkpoint is {SCHEMES[stored.method].title} already: nothing to quantize"
     if name == "awq" and info.kv_heads_stored:
         return "the heads of packed weights cannot be repeated: leave kv_heads as the model has them"
     if name == "awq" and stored is None and info.experts:
         return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
     if name == "awq":
         return "" if stored_as(info) == "awq" else "no AWQ checkpoint: make one with batchscope quantize"
-    if stored is not None and name != stored.method:
-        return f"this checkpoint is {SCHEMES[stored.method].title} already: nothing to quantize"
     if name == "mxfp4" and not quantizes_experts(info, name):
         return "it is of a mixture's experts, and none here can be held so: choose nf4"
     if name == "torchao-int8" and info.conv1d:

@@ -32,7 +32,7 @@ NOT_OURS = {
     "model_source|models_(title|place|copy)": "models",
     r"chat_example_\d": "prompts for the demo model, which speaks English",
     "race_order|race_order_note|quality_text": "the engine's words",
-    r"(model|lane)_quantization|fit_(load_)?(none|int8|nf4|awq|torchao)\S*": "the engine's schemes",
+    r"(model|lane)_quantization|fit_(load_)?(none|int8|nf4|awq|torchao|mxfp4)\S*": "the engine's schemes",
     "output_(regex|schema|schemas)": "expressions",
     "beam_tree|step_rows|stream_strip": "what a model said",
     "qt_.*|Scroll(Left|Right)Button": "Qt's own, in Qt's own catalogs",

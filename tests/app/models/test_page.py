@@ -27,6 +27,7 @@ from app.ui.look import theme
 from app.window.main_window import MODELS, PLAY, MainWindow
 from engine import ModelSpec, Trace
 from engine.checkpoints import cached_models, inspect_model
+from engine.config import OF_LAYERS
 from engine.memory import DeviceMemory, Fit
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
@@ -363,7 +364,9 @@ def test_folders_are_added_by_path_and_what_is_wrong_with_them_is_said(
     assert marks == {"good": Mark.NONE, "broken": Mark.PROBLEM, "other": Mark.UNSUPPORTED}
     assert not any(row.button.isVisible() or row.recommended for row in page.fit.rows.values())
     choose(qtbot, page, Section.FOLDERS, str(good))
-    assert all(row.button.isVisible() for row in page.fit.rows.values())
+    shown = {name for name, row in page.fit.rows.items() if row.isVisible()}
+    assert shown == set(OF_LAYERS), "it has no experts"
+    assert all(page.fit.rows[name].button.isVisible() for name in shown)
     qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     qtbot.waitUntil(lambda: names(page, Section.FOLDERS) == ["other", "broken"], timeout=WAIT)
     assert good.is_dir(), "its files stay"
@@ -464,7 +467,7 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
             assert button.width() >= button.sizeHint().width(), f"{button.text()!r} is cut"
         qtbot.waitUntil(lambda: grid.height() >= grid.heightForWidth(grid.width()))
         widest = page.sections.width()
-        assert all(row.width() <= widest for row in page.fit.rows.values())
+        assert all(row.width() <= widest for row in page.fit.rows.values() if row.isVisible())
         assert page.list.view.horizontalScrollBar().maximum() == 0
         menu = page.list.menu(page.list.current)
         assert [a.text().split("\t")[0] for a in menu.actions() if a.text()][:1] == ["Add a folder…"]

@@ -19,7 +19,7 @@ from app.quality.subject import examine
 from app.session.loading.progress import LoadStatus
 from app.session.session import LEASED_WORDS, Session
 from engine import ModelSpec
-from engine.config import SCHEMES
+from engine.config import OF_LAYERS
 from engine.kernels.cpu.compiler import compiles_here
 from engine.quality import origin_of
 from tests.app.conftest import wait_until
@@ -66,7 +66,7 @@ def checkpoint(folder: Path, **origin: object) -> Path:
 
 def test_every_quantization_can_be_ticked_where_it_can_be_loaded(panel: QualityPanel) -> None:
     boxes = panel.setup.boxes
-    assert [*boxes] == [*(name for name in SCHEMES if name != "none"), "bfloat16", "kv-int8", "kv-fp8"]
+    assert [*boxes] == [*OF_LAYERS[1:], "bfloat16", "kv-int8", "kv-fp8"]
     assert all(box.isEnabled() == box.isChecked() for box in boxes.values())
     assert "scale every 64 weights" in boxes["nf4"].toolTip()
     assert panel.setup.plan() == Plan(tuple(k for k, b in boxes.items() if b.isEnabled()), "stories", 2048)

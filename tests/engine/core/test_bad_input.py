@@ -223,7 +223,7 @@ def test_bloom_with_its_own_weights_is_refused_as_well(tmp_path: Path) -> None:
     assert "does not use transformers' attention interface" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("method", ["bitsandbytes", "gptq", "fp8", "compressed-tensors", "mxfp4"])
+@pytest.mark.parametrize("method", ["bitsandbytes", "gptq", "fp8", "compressed-tensors"])
 @pytest.mark.parametrize("asked", ["none", "nf4"])
 def test_a_checkpoint_quantized_in_another_way_is_refused_by_its_name(method: str, asked: str, demo_copy: Path) -> None:
     change_config(demo_copy, quantization_config={"quant_method": method, "load_in_4bit": True, "bits": 4})
