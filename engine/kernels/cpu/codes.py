@@ -16,6 +16,8 @@ from engine.kernels.cpu.structures import Scales
 from engine.kernels.products.codes import Codes
 from engine.kernels.products.coding import Coding
 
+AT_ONCE = 1 << 16  # words that are shuffled: they stay near a core
+
 
 @dataclass(frozen=True)
 class PackedCodes:
@@ -69,10 +71,13 @@ def multiplies(coding: Coding, inputs: int, group: int, dtype: torch.dtype) -> b
 
 
 def _shuffled(words: Tensor, swaps: Sequence[tuple[int, int]]) -> Tensor:
-    for by, at in swaps:
-        differ = (words ^ words >> by) & at
-        words = words ^ differ ^ differ << by
-    return words.contiguous()
+    words = words.clone(memory_format=torch.contiguous_format)
+    for some in words.view(-1).split(AT_ONCE):
+        for by, at in swaps:
+            differ = (some ^ some >> by) & at
+            some ^= differ
+            some ^= differ << by
+    return words
 
 
 def _padded(x: Tensor, to: int) -> Tensor:

@@ -56,12 +56,12 @@ class Codes:
         scales = self._float_scales()[..., None]
         if self.coding is Coding.BYTES:
             return (self.codes.float()[:, None] * scales).flatten(1)
-        codes = torch.stack([self.codes & 15, self.codes >> 4], -1).view(self.outputs, -1, self.group)
+        table = torch.arange(16.0, device=self.codes.device) if self.table is None else self.table
+        both = torch.stack([table.repeat(16), table.repeat_interleave(16)], 1)  # of a byte, looked up at once
+        found = torch.nn.functional.embedding(self.codes.int(), both).view(self.outputs, -1, self.group)
         if self.coding is Coding.STEPS:
-            zeros = (self.scales >> 16)[..., None]
-            return ((codes - zeros).float() * scales).flatten(1)
-        assert self.table is not None
-        return (self.table[codes.int()] * scales).flatten(1)
+            found -= (self.scales >> 16)[..., None]
+        return found.mul_(scales).flatten(1)
 
     def _float_scales(self) -> Tensor:
         if self.coding is Coding.STEPS:
