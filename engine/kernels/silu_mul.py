@@ -23,7 +23,7 @@ class Activation(Enum):
     SILU = 0
     GELU_TANH = 1
     GELU = 2
-    CLAMPED = 3  # of gpt-oss, which bounds what is gated too: only in products of experts
+    CLAMPED = 3  # of gpt-oss' experts, which bounds what is gated too
 
 
 @jit
@@ -71,7 +71,8 @@ def act_mul_kernel(
     factor = tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
     acted = act(x, ACTIVATION)
     acted = acted.to(out.dtype.element_ty).to(tl.float32)
-    tl.store(out + row * columns + column, (acted * factor).to(out.dtype.element_ty), mask=inside)
+    acted *= gated(factor, ACTIVATION)
+    tl.store(out + row * columns + column, acted.to(out.dtype.element_ty), mask=inside)
 
 
 def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:

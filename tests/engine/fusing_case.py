@@ -46,7 +46,8 @@ ANGLES = {name for name in FUSED if name not in ("cohere", "gpt-oss", "gpt2", "o
 PLACED = {name: of["rotation"] for name, of in FUSED.items() if "rotation" in of}
 PLACED |= {"qwen3": 6, "qwen3 moe": 6, "gemma3": 9}
 # Layers with experts, and routers of theirs, that are ours there.
-MIXTURES = dict.fromkeys(("mixtral", "qwen3 moe"), 2)
+EXPERTS = dict.fromkeys(("mixtral", "qwen3 moe"), 2)
+ROUTERS = EXPERTS | {"gpt-oss": 2}
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 
@@ -101,7 +102,7 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu", more: dict[s
     kernels = kernels_for(device, dtype)
     if kernels is not None and kernels.on_gpu:
         on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0), "placing": PLACED.get(name, 0)}
-        on_gpu |= dict.fromkeys(("experts", "router"), MIXTURES.get(name, 0))
+        on_gpu |= {"experts": EXPERTS.get(name, 0), "router": ROUTERS.get(name, 0)}
         if dtype is not torch.float32:
             on_gpu["product"] = own.count(nn.Linear)  # those that are not joined, too
             on_gpu["gated product"] = FUSED[name].get("gate", 0)

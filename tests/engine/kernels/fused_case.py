@@ -35,6 +35,9 @@ def acted(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
             x = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
         case Activation.GELU:
             x = 0.5 * x * torch.erfc(-x / math.sqrt(2))
+        case Activation.CLAMPED:
+            x = x.clamp(max=7.0)
+            return x * torch.sigmoid(1.702 * x) * (up.double().clamp(-7.0, 7.0) + 1)
     return x * up.double()
 
 
