@@ -5,6 +5,7 @@ Reads each record once, from where the requests began: a chat costs what it says
 
 from dataclasses import dataclass, field
 
+from app.chat.thoughts import END
 from engine import Trace
 from engine.trace import Ended, FinishReason, Record, Step, Submitted
 
@@ -19,6 +20,9 @@ class Heard:
     first: float | None = None
     last: float | None = None
     tokens: int = 0
+    thought: float | None = None  # when the model's thoughts ended
+    thoughts: int = 0  # tokens until then
+    tail: str = ""  # of the text: thoughts may end amid two pieces
     reason: FinishReason | None = None
     error: str = ""
 
@@ -46,6 +50,11 @@ class Heard:
             self.tokens += count
         if text:
             self.parts.append(text)
+            if self.thought is None:
+                tail = self.tail + text
+                self.tail = tail[1 - len(END) :]
+                if END in tail:
+                    self.thought, self.thoughts = time, self.tokens
 
 
 class Hearing:

@@ -212,6 +212,8 @@ def _told(facts: Facts, heard: Heard) -> Facts:
         tokens=heard.tokens,
         ttft=heard.ttft,
         rate=heard.rate,
+        thought=heard.thought - heard.first if heard.thought is not None and heard.first is not None else None,
+        thoughts=heard.thoughts,
         reason=heard.reason.value if heard.reason is not None else "",
         error=heard.error,
     )

@@ -103,31 +103,3 @@ class WindowDetokenizer:
             if tail and text.endswith(tail):
                 self._ids, self._passed = rest, len(tail)
         return new
-
-
-class DetokenizerFactory:
-    """Makes the detokenizer that fits a transformers tokenizer; one factory a model."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._vocabulary: ByteLevelVocabulary | None = None
-        self._pieces: dict[int, str] = {}
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is not None:
-            from tokenizers.decoders import ByteLevel
-
-            if isinstance(backend.decoder, ByteLevel):
-                self._vocabulary = ByteLevelVocabulary(tokenizer)
-
-    def __call__(self) -> Detokenizer:
-        if self._vocabulary is not None:
-            return ByteLevelDetokenizer(self._vocabulary)
-        return WindowDetokenizer(self._tokenizer)
-
-    def piece(self, token: int) -> str:
-        """A token's text by itself, special tokens by their names; a byte that is no character reads as U+FFFD."""
-        if token not in self._pieces:
-            text = self()
-            said = text.push(token) + text.flush()
-            self._pieces[token] = said or str(self._tokenizer.convert_ids_to_tokens(token) or "")
-        return self._pieces[token]

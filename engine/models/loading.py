@@ -17,7 +17,7 @@ from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.checkpoints.kv_heads import repeated_heads
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype

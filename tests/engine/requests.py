@@ -1,7 +1,7 @@
 """Requests as a scheduler takes them, for tests that play steps by hand."""
 
 from engine import SamplingParams
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel
 from engine.scheduler.request import Branch, Request

@@ -4,6 +4,7 @@ in here."""
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.chat.thoughts import split
 from app.language import tr
 from engine.config import Message
 
@@ -26,7 +27,8 @@ class Attachment:
 class Facts:
     """How an answer came about. `preset` and `model` are names; `run` is the file its request is in, "" where none is
     known, and `request` its number there. Without `reason` or `error` it is still written, or was cut off with the
-    window. Seconds and tokens a second are None until they happen."""
+    window. Seconds and tokens a second are None until they happen. `thought`: seconds from the first token to the end
+    of the model's thoughts, None where they did not end; `thoughts` tokens they took."""
 
     preset: str = ""
     model: str = ""
@@ -36,6 +38,8 @@ class Facts:
     tokens: int = 0
     ttft: float | None = None
     rate: float | None = None
+    thought: float | None = None
+    thoughts: int = 0
     reason: str = ""
     error: str = ""
 
@@ -61,6 +65,11 @@ class Turn:
         """As the model is given it: its files first, each between fences, then what was written."""
         parts = [f"{file.name}\n{(mark := fence(file.text))}\n{file.text.rstrip()}\n{mark}" for file in self.files]
         return "\n\n".join((*parts, self.text) if self.text else parts)
+
+    @property
+    def said(self) -> str:
+        """The same without what a model thought."""
+        return split(self.text).answer if self.role is Role.ASSISTANT else self.content
 
 
 class Tree:
@@ -124,10 +133,11 @@ class Tree:
 
 
 def messages(path: list[Turn], system: str = "") -> list[Message]:
-    """What a model is sent to answer the last turn of a path. Answers that failed without a word are left out."""
+    """What a model is sent to answer the last turn of a path. Answers that failed without a word are left out, and all
+    thoughts: models are trained on conversations without earlier ones."""
     first: list[Message] = [{"role": "system", "content": system}] if system.strip() else []
-    said = (turn for turn in path if turn.content)
-    return [*first, *({"role": turn.role.value, "content": turn.content} for turn in said)]
+    said = ((turn.role, turn.said) for turn in path)
+    return [*first, *({"role": role.value, "content": content} for role, content in said if content)]
 
 
 def fence(text: str) -> str:

@@ -8,8 +8,10 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from app.chat.markdown.body import MarkdownBody
 from app.chat.store.tree import Role, Turn
+from app.chat.thoughts import Said, split
 from app.chat.transcript.bubble import Bubble
 from app.chat.transcript.deeds import Deeds
+from app.chat.transcript.thoughts_view import ThoughtsView
 from app.chat.transcript.variants import VariantSwitch
 from app.chat.transcript.words import FORMULAS, figures, made_by
 from app.language import tr
@@ -22,7 +24,8 @@ from app.ui.look import theme
 SIDE = 10  # pixels left and right, the bar of the focus among them
 WIDE, NARROW = 620, 390  # from here on, figures and what can be done are on one line; on three below it
 KEYS = tr(
-    "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, Delete takes out, ← → show variants"
+    "E edits, R asks again, C copies, I looks inside, M shows Markdown or text, T shows thoughts, Delete takes out, "
+    "← → show variants"
 )
 
 
@@ -46,12 +49,13 @@ class TurnView(QWidget):
         self.variants.asked.connect(lambda by: self.variant_asked.emit(turn, by))
         self.bubble = Bubble() if mine else None
         self.body = None if mine else MarkdownBody(tr("Answer"))
+        self.thoughts = None if mine else ThoughtsView()
         self.figures = Parts("turn_figures", 12)
         self.error = Note("turn_error", "error")
         self.made = label("", "note", "turn_made")
         self.deeds = Deeds(self, self._buttons)
         self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._last = self._near = False
+        self._last = self._near = self._writes = False
         self.setMinimumWidth(1)  # the column says how wide it is
         self._lay_out()
         self._tell_deeds()
@@ -84,9 +88,12 @@ class TurnView(QWidget):
             self.setLayout(column(self.bubble, foot, margins=(SIDE, 2, SIDE, 2), spacing=2))
             return
         assert self.body is not None
+        assert self.thoughts is not None
         fill(self._foot, (self.figures, 1), row(self.variants, (self.deeds, 1), spacing=4), spacing=2)
         head = row(self.made, None)
-        self.setLayout(column(head, self.body, self.error, self._foot, margins=(SIDE, 2, SIDE, 2), spacing=6))
+        self.setLayout(
+            column(head, self.thoughts, self.body, self.error, self._foot, margins=(SIDE, 2, SIDE, 2), spacing=6)
+        )
 
     # -- what it shows --------------------------------------------------------------------------------------------
 
@@ -106,8 +113,10 @@ class TurnView(QWidget):
     def show_answer(self, *, writes: bool) -> None:
         """An answer as far as it is there: a frame of it."""
         assert self.body is not None
-        facts = self.turn.facts
-        self.body.show_text(self.turn.text, whole=not writes)
+        assert self.thoughts is not None
+        facts, said, self._writes = self.turn.facts, split(self.turn.text), writes
+        self.thoughts.show_thoughts(Said("", "") if self.body.raw else said, facts, writes=writes)
+        self.body.show_text(self.turn.text if self.body.raw else said.answer, whole=not writes)
         self.figures.say_parts(figures(facts, writes=writes))
         self.figures.setToolTip(FORMULAS)
         if self.made.text() != made_by(facts):
@@ -117,11 +126,12 @@ class TurnView(QWidget):
         for name in ("again", "delete"):
             self.deeds.enable(name, not writes)
         if not writes:
-            self.setAccessibleName(tr("Answer: {text}", text=self.turn.text))
+            self.setAccessibleName(tr("Answer: {text}", text=said.answer))
 
     def restyle(self) -> None:
-        if self.body is not None:
+        if self.body is not None and self.thoughts is not None:
             self.body.restyle()
+            self.thoughts.restyle()
         if self.bubble is not None:
             self.bubble.restyle()
         self._fold()
@@ -133,11 +143,12 @@ class TurnView(QWidget):
             self.bubble.begin()
 
     def copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.turn.content)
+        QGuiApplication.clipboard().setText(self.turn.said)
 
     def _on_raw(self) -> None:
         if self.body is not None:
             self.body.set_raw(self.deeds.buttons["raw"].isChecked())
+            self.show_answer(writes=self._writes)
 
     def set_near(self, near: bool) -> None:
         """Whether the focus is in it."""
@@ -154,7 +165,9 @@ class TurnView(QWidget):
         keys |= {"inside": Qt.Key.Key_I, "delete": Qt.Key.Key_Delete}
         name = next((name for name, key in keys.items() if key == event.key() and name in self.deeds), None)
         switch = {Qt.Key.Key_Left: self.variants.back, Qt.Key.Key_Right: self.variants.on}.get(Qt.Key(event.key()))
-        if event.modifiers() or (name is None and switch is None):
+        if not event.modifiers() and event.key() == Qt.Key.Key_T and self.thoughts and self.thoughts.isVisible():
+            self.thoughts.fold.click()
+        elif event.modifiers() or (name is None and switch is None):
             super().keyPressEvent(event)
         elif name is not None:
             self.deeds.buttons[name].click()

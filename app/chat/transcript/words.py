@@ -8,6 +8,7 @@ FORMULAS = tr(
     "From the trace of this request.\n"
     "TTFT = first token − submit\n"
     "tok/s = (tokens − 1) ÷ (last − first token)\n"
+    "thought = end of its thoughts − first token\n"
     "in = tokens of the whole prompt: system prompt, conversation and template\n"
     "stop = the model ended it, or a stop string; length = cut at max tokens or the context; cancelled = by a person"
 )
@@ -32,6 +33,16 @@ def figures(facts: Facts, *, writes: bool) -> list[str]:
     elif not facts.error:
         parts.append(INTERRUPTED)
     return parts
+
+
+def thought_words(facts: Facts, *, thinking: bool) -> str:
+    """The line above an answer's thoughts."""
+    if thinking:
+        return trn("Thinking …  ·  {count:,} token", "Thinking …  ·  {count:,} tokens", facts.tokens)
+    if facts.thought is None:
+        return tr("Thoughts")
+    seconds = tr("Thought for {seconds}", seconds=duration(facts.thought))
+    return trn("{words}  ·  {count:,} token", "{words}  ·  {count:,} tokens", facts.thoughts, words=seconds)
 
 
 def made_by(facts: Facts) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request

@@ -17,7 +17,7 @@ from engine.core.setup.activations import activation_bytes, computed_bytes
 from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.kernels.cpu.large_pages import LINE, SharedPages
 from engine.memory.allocator import release_references
 from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_needs

@@ -2,7 +2,7 @@
 
 from engine.config.specs import EngineConfig
 from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.models.loading import LoadedModel
 from engine.runner.paged_cpu import PagedRunner
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.scheduler.request import Request
 from engine.scheduler.scheduler import NO_NUMBER, Scheduler
 from engine.trace.records import FinishReason, PromptScored, freeze

@@ -15,6 +15,7 @@ from app.chat.presets.dialog import PresetDialog
 from app.chat.store.presets import Preset
 from app.chat.store.tree import Role, Turn
 from app.chat.transcript.turn_view import TurnView
+from app.chat.transcript.words import thought_words
 from app.session.recent_models import RecentModels
 from app.session.session import Session
 from app.ui.page import Page
@@ -426,3 +427,35 @@ def test_tab_goes_through_the_turns_to_the_prompt(qtbot: QtBot, page: ChatPage) 
         QTest.keyClick(widget, Qt.Key.Key_Tab)
     assert visited[:5] == [asked.objectName(), "turn_edit_button", "turn_copy", "turn_delete", answer.objectName()]
     assert visited.index("chat_prompt") > visited.index("turn_inside") > 4
+
+
+THINKS = SamplingParams(max_tokens=120, temperature=0.0, regex="<think>[a-z ]{60}</think>[A-Z][a-z ]{20}[.]")
+
+
+def test_thoughts_are_folded_above_the_answer_and_not_sent_again(qtbot: QtBot, page: ChatPage, loaded: Session) -> None:
+    pytest.importorskip("llguidance")
+    use(page, Preset("Thinker", "", THINKS))
+    say(qtbot, page, STORY)
+    answer = path(page)[-1]
+    head, _, tail = answer.text.partition("</think>")
+    seen = view(page, answer)
+    assert seen.thoughts is not None
+    assert shown(seen) == tail
+    assert seen.thoughts.isVisible()
+    facts = answer.facts
+    assert facts.thought is not None
+    assert 0 < facts.thoughts < facts.tokens
+    assert seen.thoughts.fold.text() == f"▸  {thought_words(facts, thinking=False)}"
+    assert not seen.thoughts.body.isVisible()
+    QTest.keyClick(seen, Qt.Key.Key_T)
+    assert seen.thoughts.body.isVisible()
+    assert seen.thoughts.body.text == head.removeprefix("<think>").strip()
+    QTest.keyClick(seen, Qt.Key.Key_C)
+    assert QApplication.clipboard().text() == tail
+    QTest.keyClick(seen, Qt.Key.Key_M)
+    assert not seen.thoughts.isVisible()
+    assert shown(seen) == answer.text
+    say(qtbot, page, "And then?")
+    assert loaded.trace is not None
+    sent = loaded.trace.requests[path(page)[-1].facts.request].messages
+    assert [m["content"] for m in sent] == [STORY, tail, "And then?"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.decoding.detokenizer import ByteLevelDetokenizer, DetokenizerFactory, WindowDetokenizer
+from engine.decoding.detokenizer import ByteLevelDetokenizer, WindowDetokenizer
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from tests.engine.decoding.tokenizer_kinds import KINDS, tokenizer
 
 WORDS = [

@@ -1,7 +1,7 @@
 """What a branch says and why it ends."""
 
 from engine.config.specs import SamplingParams
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.trace.records import FinishReason
 from tests.engine.decoding.tokenizer_kinds import tokenizer

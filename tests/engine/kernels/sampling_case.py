@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine import SamplingParams
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.runner.launched_step import Sampled
 from engine.runner.sampling.gpu_sampler import DeviceSampler, parameter_words

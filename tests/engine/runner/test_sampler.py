@@ -20,7 +20,7 @@ from transformers.generation.logits_process import (
 
 from engine import Engine, EngineConfig, SamplingParams, Submission, measure
 from engine.config.specs import InvalidInput
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.runner.sampling.drawing import CANDIDATES
 from engine.runner.sampling.noise import noise

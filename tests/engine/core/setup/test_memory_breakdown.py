@@ -11,7 +11,7 @@ from engine.core import machine
 from engine.core.setup.activations import activation_bytes, computed_bytes, measured_bytes
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.rehearsal import Rehearsal
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.memory.live_bytes import LiveBytes
 from engine.models.loading import LoadedModel, load
 from engine.runner.padded import PaddedRunner

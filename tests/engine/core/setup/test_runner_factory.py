@@ -13,7 +13,7 @@ from engine.core.setup.activations import activation_bytes
 from engine.core.setup.kv_budget import check_wanted, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.core.setup.runner_factory import RunnerFactory, graph_needs
-from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.jobs import LoadCancelled, LoadProgress
 from engine.memory import kv_capacity
 from engine.memory.rules import CAPTURE, FASTEST, captured_tokens, pool_share
