@@ -5,7 +5,7 @@ Reads each record once, from where the requests began: a chat costs what it says
 
 from dataclasses import dataclass, field
 
-from app.chat.thoughts import END
+from app.chat.thoughts import BEGIN, END, ends_amid, thinks
 from engine import Trace
 from engine.trace import Ended, FinishReason, Record, Step, Submitted
 
@@ -53,7 +53,7 @@ class Heard:
             if self.thought is None:
                 tail = self.tail + text
                 self.tail = tail[1 - len(END) :]
-                if END in tail:
+                if END in tail and thinks(self.text):
                     self.thought, self.thoughts = time, self.tokens
 
 
@@ -91,6 +91,8 @@ class Hearing:
             case Submitted() if record.request in requests:
                 heard = requests[record.request]
                 heard.submitted, heard.prompt_tokens = record.time, len(record.token_ids)
+                if ends_amid(record.text):
+                    heard.parts.append(f"{BEGIN}\n")
             case Ended() if record.request in requests and record.branch == 0:
                 heard = requests[record.request]
                 heard.emitted(len(record.token), record.text, record.time)

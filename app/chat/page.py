@@ -325,7 +325,9 @@ class ChatPage(Page):
 
     def _offer_models(self) -> None:
         recent = [entry.spec for entry in self._recents.entries]
-        self.columns.offer_models(choices(self._session.spec, recent), self.second.spec)
+        card = self._session.card
+        held = "none" if card is None else card.quantization
+        self.columns.offer_models(choices(self._session.spec, recent, held), self.second.spec)
 
     def _on_second_failed(self, words: str) -> None:
         self.notice.tell("error", tr("The second model was not loaded"), words)

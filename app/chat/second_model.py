@@ -26,9 +26,11 @@ def spec_words(spec: ModelSpec) -> str:
     return f"{model_words(spec.source)}{title}"
 
 
-def choices(loaded: ModelSpec, recent: Sequence[ModelSpec]) -> list[ModelSpec]:
-    """What could stand beside the model that is loaded: itself, held otherwise, the demo, those of before."""
-    ways = [name for name in QUANTIZATIONS if not missing(name)] if loaded.quantization not in STORED else []
+def choices(loaded: ModelSpec, recent: Sequence[ModelSpec], held: str = "none") -> list[ModelSpec]:
+    """What could stand beside the model that is loaded: itself, held otherwise, the demo, those of before. `held`: how
+    it is, whatever was asked for."""
+    stored = loaded.quantization == "awq" or (loaded.quantization == "none" and held in STORED)
+    ways = [] if stored else [name for name in QUANTIZATIONS if not missing(name)]
     found = [replace(loaded, quantization=name, dtype="auto") for name in ways]
     found += [ModelSpec("demo"), *recent]
     return [spec for i, spec in enumerate(found) if spec != loaded and spec not in found[:i]]

@@ -24,6 +24,7 @@ from app.ui.progress import Progress
 from app.ui.sheets.ask_path import ask_path
 from app.words import model_words, sentence
 from engine import ModelSpec
+from engine.config import SCHEMES
 
 EMPTY_WORDS = tr(
     "Perplexity, divergence from the original, speed, load time and bytes of each quantization, measured on a text: "
@@ -179,7 +180,7 @@ class QualityPanel(QWidget):
             self.model.say(_subject_words(subject))
             if subject.problem:
                 self.note.say(sentence(subject.problem), "error")
-        self.model.setVisible(subject is not None and subject.awq)
+        self.model.setVisible(subject is not None and bool(subject.stored))
         self._on_phase()
 
     def _show_report(self) -> None:
@@ -237,7 +238,7 @@ class QualityPanel(QWidget):
         subject = self.quality.subject
         self._show_buttons()
         if subject is not None and self.isVisible() and not self._session.closing and not self.quality.running:
-            self.quality.show(subject.spec, subject.original if subject.awq else None)
+            self.quality.show(subject.spec, subject.original if subject.stored else None)
 
     def _on_phase(self) -> None:
         busy = self.quality.running
@@ -267,11 +268,13 @@ class QualityPanel(QWidget):
 
 
 def _subject_words(subject: Subject) -> str:
-    """What an AWQ checkpoint is compared with."""
+    """What a checkpoint that is quantized is compared with."""
     name, made = model_words(subject.spec.source), subject.original
+    way = SCHEMES[subject.stored or "none"].title
     if made is None:
-        return tr("{model}, an AWQ checkpoint of a model not known", model=name)
+        return tr("{model}, made {way} of a model not known", model=name, way=way)
     of = model_words(made.source)
     if not subject.dtype:
-        return tr("{model}, an AWQ checkpoint of {original} in its precision", model=name, original=of)
-    return tr("{model}, an AWQ checkpoint of {original} in {dtype}", model=name, original=of, dtype=subject.dtype)
+        return tr("{model}, made {way} of {original} in its precision", model=name, way=way, original=of)
+    dtype = subject.dtype
+    return tr("{model}, made {way} of {original} in {dtype}", model=name, way=way, original=of, dtype=dtype)

@@ -79,9 +79,9 @@ class QualitySetup(QWidget):
             box.setAccessibleDescription(tip)
         if fresh:
             self.text.choose(suited_text((subject.original or subject.spec).source))
-        self.original.setVisible(subject.awq)
+        self.original.setVisible(bool(subject.stored))
         self.original.setText(CHOOSE if subject.original is None else tr("Another original …"))
-        self.make.setVisible(not subject.awq and subject.original is not None)
+        self.make.setVisible(not subject.stored and subject.original is not None)
         self._showing = False
 
     def set_busy(self, busy: bool) -> None:

@@ -32,7 +32,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model on show. `original` None: it is not known what an AWQ checkpoint was made of. `problem`: why nothing of
+    """A model on show. `stored`: what it was quantized in beforehand, "" where it was not; `original` None: it is not
+    known of what such a checkpoint was made. `problem`: why nothing of
     it can be measured. `dtype`, `needed` and `free`: the original's precision and bytes, and those of the memory;
     `runtime`: what a process takes of these beside a model."""
 
@@ -40,7 +41,7 @@ class Subject:
     original: ModelSpec | None
     ways: tuple[Way, ...] = ()
     problem: str = ""
-    awq: bool = False
+    stored: str = ""
     dtype: str = ""
     needed: int = 0
     free: int = 0
@@ -56,27 +57,27 @@ class Subject:
 
 
 def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
-    """What of a model can be compared with what. `original`: what an AWQ checkpoint was made of, where a person says
-    so. Blocks on disk; never raises."""
+    """What of a model can be compared with what. `original`: what a checkpoint was quantized from, where a person
+    says so. Blocks on disk; never raises."""
     memory = room(spec.device)
-    free, plain, awq = memory.free, replace(spec, quantization="none", dtype="auto"), False
+    free, plain, stored = memory.free, replace(spec, quantization="none", dtype="auto"), ""
     try:
         info = local_info(plain)
-        awq = info.quantized is not None and info.quantized.method == "awq"
-        checkpoint = fits(info, memory, quantizations=["awq"])[0]
-        if awq:
+        stored = info.stored_as
+        if stored:
+            (checkpoint,) = fits(info, memory, quantizations=[stored])
             original = original or (origin_of(info.folder) if info.folder is not None else None)
             if original is None:
-                return Subject(plain, None, awq=True, free=free)
+                return Subject(plain, None, stored=stored, free=free)
             original = replace(original, device=spec.device)
             info = local_info(original)
         else:
             original = plain
         bills = {bill.quantization: bill for bill in fits(info, memory)}
-        if awq:
-            bills["awq"] = checkpoint
+        if stored:
+            bills[stored] = checkpoint
     except (InvalidInput, OSError) as error:
-        return Subject(plain, original, problem=str(error), awq=awq, free=free)
+        return Subject(plain, original, problem=str(error), stored=stored, free=free)
     own = bills["none"]
     problem = own.available
     if not problem and not own.fits:
@@ -88,7 +89,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         )
     ways = []
     for key, bill in bills.items():
-        own_spec = plain if awq and key == "awq" else replace(original, quantization=key)
+        own_spec = plain if stored and key == stored else replace(original, quantization=key)
         if key != "none":
             ways.append(_way(key, own_spec, bill, free))
     if own.dtype != ROUNDED:
@@ -102,7 +103,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         title = f"KV {kv_dtype}"
         ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, kv_dtype=kv_dtype))
     needed = own.weights + own.activations
-    return Subject(plain, original, tuple(ways), problem, awq, own.dtype, needed, free, beside(memory.runtime))
+    return Subject(plain, original, tuple(ways), problem, stored, own.dtype, needed, free, beside(memory.runtime))
 
 
 def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:

@@ -123,7 +123,10 @@ def in_turn(asked: Sequence[float], fixed: Sequence[bool]) -> list[float]:
     due = list(placed)
     last = -APART
     for place in sorted(range(len(placed)), key=placed.__getitem__):
-        due[place] = last = min(1.0, max(placed[place], last + APART))
+        due[place] = last = max(placed[place], last + APART)
+    later = 1.0 + APART
+    for place in sorted(range(len(due)), key=due.__getitem__, reverse=True):  # so near the end that none is left later
+        due[place] = later = max(0.0, min(due[place], later - APART))
     return due
 
 

@@ -11,7 +11,7 @@ from engine.checkpoints.kv_heads import OWN, repeated_heads
 from engine.checkpoints.mxfp4_settings import METHOD, check_packed, holds_mxfp4
 from engine.checkpoints.weight_names import sort_weights
 from engine.config.checks import shown
-from engine.config.schemes import MX_BLOCK
+from engine.config.schemes import MX_BLOCK, STORED
 from engine.config.specs import InvalidInput
 
 DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -87,6 +87,12 @@ class ModelInfo:
     kv_vectors: int = 0
     kv_layers: int = 0
     kv_heads_stored: int = 0
+
+    @property
+    def stored_as(self) -> str:
+        """The quantization that the checkpoint holds, of those that are read; "" of a plain one."""
+        method = self.quantized.method if self.quantized is not None else ""
+        return method if method in STORED else ""
 
     def kv_token_bytes(self, dtype: str, kv_dtype: str = "auto") -> int:
         """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike); of

@@ -91,7 +91,7 @@ def repeated_heads(config: Mapping[str, Any], kv_heads: int | str) -> RepeatedHe
     rule = f"this model has {own} for {heads} query heads, and holds each once or more: use one of {known}, all or auto"
     check(held % own == 0 and heads % held == 0, "kv_heads", kv_heads, rule)
     if isinstance(config.get("quantization_config"), Mapping):
-        raise InvalidInput(f"kv_heads={kv_heads}: this checkpoint is packed, its heads cannot be repeated; {use}")
+        raise InvalidInput(f"kv_heads={kv_heads}: this checkpoint is quantized, and its heads are not repeated; {use}")
     return RepeatedHeads(heads, own, held, text.get("head_dim") or hidden // heads)
 
 

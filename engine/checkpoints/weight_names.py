@@ -3,7 +3,7 @@ in fewer bits, and all that stays as it is. No torch.
 
 It follows what transformers' bitsandbytes and torchao loaders convert: every `nn.Linear` (bitsandbytes GPT-2's Conv1D
 too) but the output layer. Experts of a mixture are one three-dimensional parameter once loaded, which a quantization of
-ours converts where it holds a matrix of each expert and nothing else; most routers are bare parameters, and stay.
+ours converts where it holds a matrix of each expert, and perhaps biases; most routers are bare parameters, and stay.
 """
 
 import re

@@ -53,7 +53,7 @@ class ModelSpec:
     """Which model and how it is held.
 
     `source` is "demo", "demo-draft", "demo-moe", a local folder or a hub id, which may end with "@" and its `revision`.
-    `quantization` "none" takes the weights as they are stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ
+    `quantization` "none" takes the weights as they are stored, in AWQ or MXFP4 too; "awq" of "demo" is the AWQ
     checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
     `parallel` splits it over several ranks, on a CPU. `kv_heads` repeats its key and value heads until there are so

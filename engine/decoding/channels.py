@@ -3,8 +3,8 @@ not show:
 
     <|channel|>analysis<|message|>THOUGHTS<|end|><|start|>assistant<|channel|>final<|message|>ANSWER<|return|>
 
-What it thinks is given the form that other reasoning models write by themselves: <think>, the thoughts, </think>, the
-answer. So whoever reads an answer knows one form.
+What it thinks, and says to tools, is given the form that other reasoning models write by themselves: <think>, the
+thoughts, </think>, the answer. So whoever reads an answer knows one form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from engine.decoding.detokenizer import Detokenizer
 
 NAMES = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
-FINAL = "final"  # the channel that a person is answered on
+ANALYSIS, COMMENTARY = "analysis", "commentary"  # channels: of thoughts, and of what is told about calls of tools
 BEGIN, END = "<think>\n", "\n</think>\n\n"
 
 
@@ -30,7 +30,10 @@ class ChannelTokens:
     @classmethod
     def of(cls, tokenizer: Any) -> ChannelTokens | None:
         """Those of a tokenizer; None where it has none."""
-        ids: Mapping[int, Any] = tokenizer.added_tokens_decoder
+        try:
+            ids: Mapping[int, Any] = tokenizer.added_tokens_decoder
+        except (AttributeError, NotImplementedError):  # a tokenizer of another library
+            return None
         known = {token.content: id for id, token in ids.items() if token.special}
         return cls(*(known[name] for name in NAMES)) if known.keys() >= set(NAMES) else None
 
@@ -42,15 +45,17 @@ class ChannelDetokenizer:
     def __init__(self, tokens: ChannelTokens, make: Callable[[], Detokenizer]) -> None:
         self._tokens, self._make, self._inner = tokens, make, make()
         self._header: list[str] | None = None  # the words of one that is being read
+        self._named = False  # whether it names a channel
         self._thinks = False
+        self.marked = False
 
     def push(self, token: int) -> str:
-        names = self._tokens
+        names, self.marked = self._tokens, token == self._tokens.message
         if token == names.end:
             return self._inner.flush()
         if token in (names.start, names.channel):
             held = self._inner.flush()
-            self._header, self._inner = [], self._make()
+            self._header, self._inner, self._named = [], self._make(), token == names.channel
             return held
         if token == names.message:
             return self._began()
@@ -64,8 +69,10 @@ class ChannelDetokenizer:
 
     def _began(self) -> str:
         """What the beginning of a message says of the channel that its header names."""
-        words, self._header, self._inner = "".join(self._header or [FINAL]), None, self._make()
-        thinks, before = not words.strip().startswith(FINAL), self._thinks
+        words, named = "".join(self._header or ()).strip(), self._named
+        self._header, self._inner, self._named = None, self._make(), False
+        to_a_tool = words.startswith(COMMENTARY) and " to=" in words
+        thinks, before = named and (words.startswith(ANALYSIS) or to_a_tool), self._thinks
         self._thinks = thinks
         if thinks:
             return "\n\n" if before else BEGIN

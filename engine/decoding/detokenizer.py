@@ -6,7 +6,11 @@ from typing import Any, Protocol
 
 
 class Detokenizer(Protocol):
-    """Incremental decoding of one branch."""
+    """Incremental decoding of one branch. `marked`: what the last token made certain is no word of the model's, but
+    sets apart what is; no stop string is looked for in it."""
+
+    @property
+    def marked(self) -> bool: ...
 
     def push(self, token: int) -> str:
         """The text that this token makes certain; "" while a character is incomplete."""
@@ -50,6 +54,8 @@ class ByteLevelVocabulary(dict[int, bytes]):
 class ByteLevelDetokenizer:
     """For byte-level BPE: bytes of the token through an incremental UTF-8 decoder. O(1) a token."""
 
+    marked = False
+
     def __init__(self, vocabulary: ByteLevelVocabulary) -> None:
         self._vocabulary, self._whole = vocabulary, vocabulary.whole
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -77,6 +83,7 @@ class WindowDetokenizer:
     """
 
     CONTEXT = 6
+    marked = False
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

@@ -23,9 +23,10 @@ class DetokenizerFactory:
         self._channels = ChannelTokens.of(tokenizer)
 
     def __call__(self) -> Detokenizer:
-        return ChannelDetokenizer(self._channels, self._plain) if self._channels is not None else self._plain()
+        return ChannelDetokenizer(self._channels, self.plain) if self._channels is not None else self.plain()
 
-    def _plain(self) -> Detokenizer:
+    def plain(self) -> Detokenizer:
+        """One that knows no channels: of prompts, which have all kinds of messages."""
         if self._vocabulary is not None:
             return ByteLevelDetokenizer(self._vocabulary)
         return WindowDetokenizer(self._tokenizer)
@@ -33,7 +34,7 @@ class DetokenizerFactory:
     def piece(self, token: int) -> str:
         """A token's text by itself, special tokens by their names; a byte that is no character reads as U+FFFD."""
         if token not in self._pieces:
-            text = self._plain()
+            text = self.plain()
             said = text.push(token) + text.flush()
             self._pieces[token] = said or str(self._tokenizer.convert_ids_to_tokens(token) or "")
         return self._pieces[token]

@@ -37,9 +37,10 @@ class Output:
             return self.flush(), FinishReason.ERROR
         if token in self._eos:
             return self.flush(), FinishReason.STOP
-        text = self._detokenizer.push(token)
+        said = self._detokenizer
+        text = said.push(token)
         if self._stops is not None and self._left < self._stoppable:
-            text, stopped = self._stops.push(text)
+            text, stopped = (self._stops.flush() + text, False) if said.marked else self._stops.push(text)
             if stopped:
                 return text, FinishReason.STOP
         if self.matcher is not None and self.matcher.ended:

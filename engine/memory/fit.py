@@ -23,7 +23,6 @@ from engine.memory.weight_bytes import (
     held_bytes,
     part_bytes,
     quantizes_experts,
-    stored_as,
 )
 
 USUAL = EngineConfig()
@@ -121,7 +120,7 @@ def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto
         return dtype
     if kind == "cuda":
         return info.dtype
-    return "float32" if quantization == "none" and not stored_as(info) else "bfloat16"
+    return "float32" if quantization == "none" and not info.stored_as else "bfloat16"
 
 
 def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:
@@ -148,14 +147,14 @@ def _fit(
     ranks: int,
 ) -> Fit:
     available, note = _available(info, name), ""
-    ships = name == "awq" and stored_as(info) != "awq" and not info.kv_heads_stored
+    ships = name == "awq" and info.stored_as != "awq" and not info.kv_heads_stored
     if ships and (shipped := shipped_awq(info)) is not None:
         info, available = shipped, ""
     kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
     held = held_as(info, name)
     weights = held_bytes(info, held, kind, memory.kind)
-    if held in STORED and (stored_as(info) or held == "awq"):
+    if held in STORED and (info.stored_as or held == "awq"):
         told = f"this checkpoint is {SCHEMES[held].title}, and is loaded as such" if name == "none" else ""
         note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind) if held == "awq" else "")))
     elif info.experts and name != "none" and not quantizes_experts(info, name):
@@ -204,7 +203,7 @@ def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
 
 def _available(info: ModelInfo, name: str) -> str:
     stored = info.quantized
-    if stored is not None and not stored_as(info):
+    if stored is not None and not info.stored_as:
         return f"this checkpoint is quantized with {stored.method}, which is not read here: choose the original"
     if stored is not None and stored.problem:
         return stored.problem
@@ -217,7 +216,7 @@ def _available(info: ModelInfo, name: str) -> str:
     if name == "awq" and stored is None and info.experts:
         return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
     if name == "awq":
-        return "" if stored_as(info) == "awq" else "no AWQ checkpoint: make one with batchscope quantize"
+        return "" if info.stored_as == "awq" else "no AWQ checkpoint: make one with batchscope quantize"
     if name == "mxfp4" and not quantizes_experts(info, name):
         return "it is of a mixture's experts, and none here can be held so: choose nf4"
     if name == "torchao-int8" and info.conv1d:

@@ -3,7 +3,7 @@
 from math import ceil, prod
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.config.schemes import BLOCK, DOUBLE_BLOCK, MX_BLOCK, SCHEMES, STORED, quantized_bytes
+from engine.config.schemes import BLOCK, DOUBLE_BLOCK, MX_BLOCK, SCHEMES, quantized_bytes
 from engine.kernels.cpu.compiler import compiles_here
 from engine.kernels.products.coding import Coding
 
@@ -35,13 +35,7 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
 
 def held_as(info: ModelInfo, quantization: str) -> str:
     """What is loaded where a quantization, or none, is asked for: a checkpoint that holds one is in that."""
-    return stored_as(info) or quantization if quantization == "none" else quantization
-
-
-def stored_as(info: ModelInfo) -> str:
-    """The quantization that a checkpoint holds, of those that are read; "" for a plain one."""
-    method = info.quantized.method if info.quantized is not None else ""
-    return method if method in STORED else ""
+    return info.stored_as or quantization if quantization == "none" else quantization
 
 
 def expert_bytes(info: ModelInfo, quantization: str, dtype: str) -> int:

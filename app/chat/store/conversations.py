@@ -117,7 +117,7 @@ class ConversationStore:
                 "UPDATE conversation SET changed = ? WHERE id = ?", (conversation.changed, conversation.id)
             )
             turn = Turn(id, parent.id if parent is not None else None, role, text, tuple(files), facts)
-            self._index(2 * id, turn.content, conversation.id)
+            self._index(2 * id, turn.said, conversation.id)
         return turn
 
     def write(self, turn: Turn, *, last: bool) -> None:
@@ -127,7 +127,7 @@ class ConversationStore:
                 "UPDATE turn SET text = ?, facts = ? WHERE id = ?", (turn.text, _told(turn.facts), turn.id)
             )
             if last:
-                self.file.execute("UPDATE found SET text = ? WHERE rowid = ?", (turn.content, 2 * turn.id))
+                self.file.execute("UPDATE found SET text = ? WHERE rowid = ?", (turn.said, 2 * turn.id))
 
     def choose(self, tree: Tree, turn: Turn) -> None:
         """Of the variants this one is shown, at the next start too."""

@@ -126,7 +126,7 @@ class TurnView(QWidget):
         for name in ("again", "delete"):
             self.deeds.enable(name, not writes)
         if not writes:
-            self.setAccessibleName(tr("Answer: {text}", text=said.answer))
+            self.setAccessibleName(tr("Answer: {text}", text=said.answer or self.turn.text))
 
     def restyle(self) -> None:
         if self.body is not None and self.thoughts is not None:
@@ -143,7 +143,8 @@ class TurnView(QWidget):
             self.bubble.begin()
 
     def copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.turn.said)
+        raw = self.body is not None and self.body.raw
+        QGuiApplication.clipboard().setText(self.turn.text if raw else self.turn.said or self.turn.text)
 
     def _on_raw(self) -> None:
         if self.body is not None:

@@ -33,7 +33,7 @@ def tell_prompts(
 
 def prompt_record(request: Request, detokenizers: DetokenizerFactory, now: float) -> PromptScored:
     """The record of a prompt that was told of whole."""
-    scores, said = request.scores, detokenizers()
+    scores, said = request.scores, detokenizers.plain()
     assert scores is not None
     parts = list(map(said.push, scores.tokens))
     parts[-1] += said.flush()

@@ -1,17 +1,22 @@
 """Thoughts are told from answers, however a model sets them apart."""
 
+import numpy as np
 import pytest
 
+from app.chat.heard import Heard, Hearing
 from app.chat.store.tree import Facts, Role, Turn, messages
 from app.chat.thoughts import Said, split
 from app.chat.transcript.words import thought_words
+from engine import SamplingParams, Trace
+from engine.trace import Submitted
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("<think>\nTwo and two.\n</think>\n\nFour.", Said("Two and two.", "Four.")),
-        ("Two and two.\n</think>\n\nFour.", Said("Two and two.", "Four.")),  # begun by the chat template
+        ("Close it with </think>. So.", Said("", "Close it with </think>. So.")),
+        ("<think>Is it </think>?", Said("Is it", "?")),
         ("<think>\nTwo", Said("Two", "", True)),
         ("<think>\n\n</think>\n\nFour.", Said("", "Four.")),
         ("Four.", Said("", "Four.")),
@@ -39,3 +44,25 @@ def test_the_line_above_them_says_how_long_it_took() -> None:
     assert thought_words(facts, thinking=False) == "Thought for 2.06 s  ·  61 tokens"
     assert thought_words(facts, thinking=True) == "Thinking …  ·  80 tokens"
     assert thought_words(Facts(tokens=80), thinking=False) == "Thoughts", "cut off"
+
+
+def test_thoughts_end_when_their_last_tag_is_whole_however_it_comes() -> None:
+    heard = Heard()
+    for moment, piece in enumerate(("<th", "ink>a </th", "ink> b", " </thi", "nk> c", " </think> d")):
+        heard.emitted(1, piece, float(moment))
+    assert (heard.thought, heard.thoughts) == (2.0, 3)
+    plain = Heard()
+    for piece in ("Close it with ", "</think>", "."):
+        plain.emitted(1, piece, 0.0)
+    assert plain.thought is None
+
+
+def test_a_prompt_that_ends_amid_thoughts_has_the_answer_begin_there() -> None:
+    trace = Trace()
+    hearing = Hearing(trace)
+    heard = hearing.listen(0, 0)
+    prompt = "<|user|>Hi<|assistant|><think>\n"
+    trace.append(Submitted(0.0, 0, prompt, np.array([1, 2], np.int32), SamplingParams()))
+    hearing.hear()
+    heard.emitted(1, "Greet", 1.0)
+    assert split(heard.text) == Said("Greet", "", True)

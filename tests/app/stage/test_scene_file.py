@@ -138,4 +138,4 @@ def test_a_point_of_a_lanes_step_is_lit_at_that_step_even_before_one_named_ahead
     assert slow == pytest.approx([0.7, 0.2, 0.75])
     assert [point_at(slow, share) for share in (0.1, 0.2, 0.7, 0.75, 1.0)] == [-1, 1, 0, 2, 2]
     assert in_turn([0.5, 0.2, 1.0], 3 * (False,)) == pytest.approx([0.5, 0.55, 1.0]), "shares keep their turns"
-    assert in_turn([0.99, 1.0, 1.0], 3 * (False,)) == [0.99, 1.0, 1.0]
+    assert in_turn([0.96, 1.0, 1.0], steps) == pytest.approx([0.90, 0.95, 1.0]), "at the end too"

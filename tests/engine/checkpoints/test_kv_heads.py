@@ -30,7 +30,7 @@ def test_a_number_that_does_not_divide_is_refused_with_those_that_do(asked: int)
         ({"kv_lora_rank": 4}, "latent"),
         ({"num_global_key_value_heads": 1}, "two kinds"),
         ({"auto_map": {"AutoModel": "its.own"}}, "its own code"),
-        ({"quantization_config": {"quant_method": "awq"}}, "packed"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantized"),
         ({"num_key_value_heads": None}, "does not say"),
         ({"num_key_value_heads": 0}, "does not say"),
         ({"num_attention_heads": "8"}, "does not say"),

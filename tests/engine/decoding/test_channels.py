@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from engine.decoding.channels import NAMES
+from engine import SamplingParams
+from engine.decoding.channels import NAMES, ChannelTokens
 from engine.decoding.detokenizer_factory import DetokenizerFactory
+from engine.decoding.output import Output
 from tests.engine.decoding.tokenizer_kinds import KINDS, tokenizer
 
 OF_BYTES = "demo", "byte level with added words"  # as gpt-oss' is
@@ -28,6 +30,7 @@ def told(kind: str, text: str) -> str:
 
 
 THOUGHT = "<|channel|>analysis<|message|>the fox is near<|end|>"
+THOUGHT_AND_ANSWER = "<think>\nthe fox is near\n</think>\n\na story about the fox"
 ANSWER = "<|start|>assistant<|channel|>final<|message|>a story about the fox<|return|>"
 
 
@@ -41,11 +44,48 @@ ANSWER = "<|start|>assistant<|channel|>final<|message|>a story about the fox<|re
          "<think>\nthe fox is near\n\nthe fox is near\n</think>\n\na story about the fox"),
         (THOUGHT + "<|start|>assistant<|channel|>fi", "<think>\nthe fox is near"),
         ("the fox", "the fox"),
+        ("<|start|>assistant<|message|>the fox<|return|>", "the fox"),
+        ("<|channel|>commentary<|message|>the fox<|end|>" + ANSWER, "the foxa story about the fox"),
+        ("<|channel|>commentary to=functions.a<|message|>the fox<|end|>" + ANSWER,
+         "<think>\nthe fox\n</think>\n\na story about the fox"),
     ],
 )  # fmt: skip
 def test_thoughts_stand_between_tags_and_no_header_is_shown(text: str, expected: str) -> None:
     for kind in OF_BYTES:
         assert told(kind, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"),
+    [("\n", THOUGHT_AND_ANSWER), ("<", THOUGHT_AND_ANSWER), ("story", "<think>\nthe fox is near\n</think>\n\na ")],
+)
+def test_no_stop_string_is_looked_for_in_what_sets_thoughts_apart(stop: str, expected: str) -> None:
+    made = with_channels("demo")
+    output = Output(DetokenizerFactory(made)(), SamplingParams(stop=(stop,)), frozenset(), 1000)
+    text = ""
+    for token in made(THOUGHT + ANSWER, add_special_tokens=False).input_ids:
+        more, reason = output.push(token)
+        text += more
+        if reason is not None:
+            break
+    assert text + ("" if reason else output.flush()) == expected
+
+
+def test_prompts_are_told_as_they_are() -> None:
+    made = with_channels("demo")
+    said = DetokenizerFactory(made).plain()
+    ids = made("<|start|>user<|message|>the fox<|end|>", add_special_tokens=False).input_ids
+    assert "".join(map(said.push, ids)) + said.flush() == "userthe fox"
+
+
+class OfAnotherLibrary:
+    @property
+    def added_tokens_decoder(self) -> dict[int, object]:
+        raise NotImplementedError
+
+
+def test_a_tokenizer_that_tells_no_added_tokens_has_no_channels() -> None:
+    assert ChannelTokens.of(OfAnotherLibrary()) is None
 
 
 def test_a_tokenizer_without_them_has_a_plain_detokenizer() -> None:

@@ -42,7 +42,7 @@ def sent(engine: Engine) -> list[Step]:
 def test_ranks_with_experts_of_their_own_give_the_tokens_of_one_device(
     name: str, tiny_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """gpt-oss computes in transformers' own code: of what others' experts get it computes nothing that counts."""
+    """What others' experts get of a token is none of a rank's sum, whatever computes it."""
     folder = tiny_folder(name) if name in TINY_MODELS else beside_a_shared_one(tmp_path)
     found, asked, held, off = [], [], [], []
     for ranks in (1, 2):
