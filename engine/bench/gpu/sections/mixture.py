@@ -77,7 +77,7 @@ ROOM = 20 << 30  # bytes of GPU memory
 
 def random_mixture(bench: Bench, layers: int = SHAPE.layers) -> PreTrainedModel:
     """About 7 billion random parameters, of which a token multiplies with a fifth, on the GPU; at a rehearsal a few."""
-    shape, experts = (TINY, Experts(4, 2, 64)) if bench.rehearsal else (replace(SHAPE, layers=layers), EXPERTS)
+    shape, experts = (TINY, Experts(2, 1, 64)) if bench.rehearsal else (replace(SHAPE, layers=layers), EXPERTS)
     before = torch.get_default_dtype()
     torch.set_default_dtype(bench.watch.dtype)
     try:
@@ -117,7 +117,7 @@ def mixture(bench: Bench) -> None:
     """Batches of 1 to 64, counted as shipped and not counted."""
     if bench.watch.free() < ROOM and not bench.rehearsal:
         raise NotImplementedError(f"{ROOM >> 30} GiB of GPU memory are needed")
-    prompt, new = (6, 8) if bench.rehearsal else (256, 48)
+    prompt, new = (6, 4) if bench.rehearsal else (256, 48)
     batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64)
     table = bench.table(
         f"A decode step of a mixture, {EXPERTS.count} experts a layer, {EXPERTS.each} a token, in bfloat16",
