@@ -65,7 +65,7 @@ def test_what_is_quantized_at_load_can_be_repeated(quantization: str) -> None:
 
 
 def test_packed_weights_are_refused_by_the_load_and_by_the_bill() -> None:
-    with pytest.raises(InvalidInput, match="packed"):
+    with pytest.raises(InvalidInput, match="checkpoint is quantized"):
         Engine(ModelSpec("demo", "awq", kv_heads="all"))
     room = DeviceMemory("cpu", 1 << 34, 1 << 34)
     bills = fits(inspect_model(ModelSpec("demo", kv_heads="all")), room)
