@@ -27,26 +27,26 @@ from engine.models.quantization.experts_loader import CodesExperts
 from engine.models.quantization.mxfp4 import NO_NUMBER, mxfp4_codes, of_blocks
 from engine.models.routing import holds_experts
 
-AT_LOAD, STORED = "engine_mxfp4", "engine_mxfp4_stored"
+METHOD, STORED_METHOD = "engine_mxfp4", "engine_mxfp4_stored"
 
 
-@register_quantization_config(AT_LOAD)
+@register_quantization_config(METHOD)
 class Mxfp4Config(QuantizationConfigMixin):
     """Nothing is to be chosen."""
 
-    def __init__(self, quant_method: str = AT_LOAD, **_: Any) -> None:
+    def __init__(self, quant_method: str = METHOD, **_: Any) -> None:
         self.quant_method = quant_method
 
 
-@register_quantization_config(STORED)
+@register_quantization_config(STORED_METHOD)
 class StoredMxfp4Config(QuantizationConfigMixin):
     """Of a checkpoint that holds its experts so."""
 
-    def __init__(self, quant_method: str = STORED, **_: Any) -> None:
+    def __init__(self, quant_method: str = STORED_METHOD, **_: Any) -> None:
         self.quant_method = quant_method
 
 
-@register_quantizer(AT_LOAD)
+@register_quantizer(METHOD)
 class Mxfp4Quantizer(CodesExperts, HfQuantizer):
     """Raises InvalidInput for a model without experts that can be held so."""
 
@@ -75,7 +75,7 @@ class Mxfp4Quantizer(CodesExperts, HfQuantizer):
         return self.coded(None)  # there are no others
 
 
-@register_quantizer(STORED)
+@register_quantizer(STORED_METHOD)
 class StoredMxfp4Quantizer(HfQuantizer):
     """Puts a `StoredExperts` in the place of each layer's experts before weights are read. Raises InvalidInput where
     config and weights contradict each other."""
@@ -139,7 +139,7 @@ class StoredExperts(nn.Module):
 
 def stored_arguments(config: Any) -> dict[str, Any]:
     """What `from_pretrained` is to be given beside the folder, so that it reads MXFP4 our way. Changes `config`."""
-    config.quantization_config = {"quant_method": STORED}
+    config.quantization_config = {"quant_method": STORED_METHOD}
     return {"config": config}
 
 
