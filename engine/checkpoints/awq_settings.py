@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput, check, whole
 
+COLUMNS = 8  # outputs whose codes share an int32
 ROLES = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 _EXPERT = re.compile(rf"\.(?P<layer>\d+)\.[\w.]*\bexperts\.(?P<expert>\d+)\.(?P<role>{'|'.join(ROLES)})(\.qweight)?$")
 ORIGINAL = "use the original model, or an AWQ checkpoint made as 4-bit gemm"

@@ -92,12 +92,10 @@ def fits(
 
 def _devices(info: ModelInfo, memory: DeviceMemory, bill: Fit, slots: int, budget: int, kv_dtype: str) -> int:
     """`Fit.devices` of a bill. On a CPU all ranks have one memory, and splitting gains no room."""
-    if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info, bill.quantization):
+    if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info):
         return 0
-    counts = (
-        n for n in rank_counts(info)[1:] if _fit(info, memory, "none", bill.dtype, slots, budget, kv_dtype, n).fits
-    )
-    return next(counts, 0)
+    how = bill.quantization, bill.dtype, slots, budget, kv_dtype
+    return next((n for n in rank_counts(info)[1:] if _fit(info, memory, *how, n).fits), 0)
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:
@@ -163,8 +161,6 @@ def _fit(
     kv_token = info.kv_token_bytes(kind, kv_dtype)
     if ranks > 1:
         weights, kv_token = part_bytes(weights, info.vocabulary * info.hidden * item, ranks), kv_token // ranks
-        if held != "none":
-            available = available or "what is quantized cannot be split yet"
     block = USUAL.block_size
     rows = max(1, min(slots, token_budget))
     length = max(1, min(token_budget // rows, info.context or token_budget))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.config.specs import InvalidInput
-from engine.models.routing import ALL, COUNTS_ITSELF, FIRST, holds_experts, in_order
+from engine.models.routing import ALL, COUNTS_ITSELF, FIRST, first_expert, holds_experts, in_order
 from engine.parallel.split import Split
 
 
@@ -33,21 +33,19 @@ def hold_some(module: nn.Module, split: Split) -> None:
         setattr(part, ALL, split.experts)
         part.num_experts = end - begin
         ordered = in_order(type(part).forward)
-        part.register_forward_pre_hook(partial(_told_here, begin, end, ordered), with_kwargs=True)
+        part.register_forward_pre_hook(partial(_told_here, ordered), with_kwargs=True)
 
 
 def _told_here(
-    begin: int,
-    end: int,
-    ordered: Callable[..., tuple[Any, ...]],
-    part: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    ordered: Callable[..., tuple[Any, ...]], part: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Tells transformers' own code of the experts that are here: of tokens that are sent to others it computes one that
-    is, by no weight. Kernels of ours know which they are."""
-    if getattr(part, COUNTS_ITSELF, False):
+    is, by no weight. Kernels of ours know which they are, and so does what multiplies codes, which asks such a module
+    for one expert at a time."""
+    if getattr(part, COUNTS_ITSELF, False) or not hasattr(part, FIRST):
         return None
     x, ids, weights = ordered(args, kwargs)
+    begin = first_expert(part)
+    end = begin + part.num_experts
     here: Tensor = (ids >= begin) & (ids < end)
     return (x, (ids - begin).clamp(0, end - begin - 1), weights * here), {}

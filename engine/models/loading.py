@@ -199,8 +199,6 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     asked = spec.parallel.words
     info, config = inspect_folder(folder, name_of(spec, folder)), transformers_config(folder, spec)
     held = quantization_of(folder, spec, config)
-    if held != "none":
-        raise InvalidInput(f"{asked}: a model held as {held} cannot be split yet; use quantization none")
     if spec.trust_remote_code and "auto_map" in config.to_dict():
         raise InvalidInput(f"{asked}: a model that brings its own code cannot be split; use 1")
     if why := no_ranks_here():

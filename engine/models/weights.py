@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from transformers import (
 from engine.checkpoints.inspect import ModelInfo
 from engine.checkpoints.kv_heads import RepeatedHeads
 from engine.checkpoints.mxfp4_settings import holds_mxfp4
-from engine.checkpoints.safetensors import weight_files
+from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.checkpoints.tensor_part import Cut
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
@@ -99,7 +99,7 @@ def read_weights(
                 **({"trust_remote_code": trust_remote_code} if cut is None else {}),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are refused below, by name
-                **_options(quantization, config, dtype),
+                **_options(quantization, config, dtype, partial(_shapes, folder, given)),
                 **given,
             )
             if not placed and device.type != "cpu":
@@ -147,8 +147,18 @@ def of_experts(cut: Cut | Pipeline | None) -> TypeGuard[Split]:
     return isinstance(cut, Split) and cut.experts > 0
 
 
-def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, Any]:
-    """What `from_pretrained` is told of a quantization."""
+def _shapes(folder: Path, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of each tensor that is read: of a checkpoint's, or of the parts of it that are given."""
+    parts = given.get("state_dict")
+    if parts is not None:
+        return {name: tuple(part.get_shape()) for name, part in parts.items()}
+    return {name: shape for name, (shape, _) in read_headers(weight_files(folder)).items()}
+
+
+def _options(
+    quantization: str, config: Any, dtype: torch.dtype, shapes: Callable[[], Mapping[str, tuple[int, ...]]]
+) -> dict[str, Any]:
+    """What `from_pretrained` is told of a quantization; `shapes` are those of the tensors that are read."""
     match quantization:
         case "none":
             return {"config": config}
@@ -158,12 +168,12 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
 
             settings = awq_settings(config.to_dict())
             assert settings is not None
-            return awq_arguments(config, settings)
+            return awq_arguments(config, settings, shapes())
         case "mxfp4":
             from engine.models.quantization.mxfp4_loader import Mxfp4Config, stored_arguments
 
             if holds_mxfp4(config.to_dict()):
-                return stored_arguments(config)
+                return stored_arguments(config, shapes())
             return {"config": config, "quantization_config": Mxfp4Config()}
         case "torchao-int8":
             from torchao.quantization import Int8WeightOnlyConfig

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.checkpoints.awq_settings import COLUMNS
 from engine.checkpoints.tensor_part import Ranges, TensorPart
 from engine.config.parallel import check_dividing, shares
 from engine.config.specs import InvalidInput
@@ -21,7 +22,11 @@ EXPERTS = "experts"  # modules of whose outputs each rank has a part too
 ONE_EXPERT = re.compile(rf"(?:^|\.){EXPERTS}\.(\d+)\.")  # in the name of a tensor that one of them has by itself
 WIDTHS = "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_intermediate_size"
 OF_EXPERTS = "moe_intermediate_size", "intermediate_size"  # the first that there is, of a mixture
+PACKED = frozenset("qweight qzeros scales".split())  # what AWQ has of a layer
 INTERLEAVED = ("gpt_oss",)  # model types whose experts hold the columns of gate and up in turn, [experts, in, out]
+
+
+UNSPLIT = "pipeline_parallel, which parts no layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,10 @@ class Split:
         self._check_whole(owner, shape)
         if self.experts and (ONE_EXPERT.search(name) or owner == EXPERTS):
             return TensorPart(0, (self.own_experts,)) if owner == EXPERTS else None
+        if leaf in PACKED:
+            return self._packed(name, shape)
         if leaf not in ("weight", "bias"):
-            return self._bare(leaf, owner, shape)
+            return self._bare(name, shape)
         if owner in WRITES:
             return TensorPart(0, (self._share(shape[0]),))
         if owner in JOINED:
@@ -82,8 +89,36 @@ class Split:
                 f"{self.words}: this model norms all its heads together ({owner}), so they cannot be split; use 1"
             )
 
-    def _bare(self, leaf: str, owner: str, shape: Sequence[int]) -> TensorPart | None:
+    def _packed(self, name: str, shape: Sequence[int]) -> TensorPart | None:
+        """Of a layer that AWQ packed: inputs, or groups of them, by outputs, or words of them."""
+        module, _, leaf = name.rpartition(".")
+        owner = module.rpartition(".")[2]
+        if owner in READS:
+            return self._groups(name, 0, shape)
+        each = 1 if leaf == "scales" else COLUMNS
+        outputs = shape[1] * each
+        whole = (self._share(outputs),) if owner in WRITES else self._joined(owner, outputs) if owner in JOINED else ()
+        if any(edge % each for both in whole for edge in both):
+            raise InvalidInput(
+                f"{self.words}: the {outputs:,} outputs of {module} are AWQ, {COLUMNS} of them in a number, which "
+                f"{self.ranks} ranks do not divide; use 1, or {UNSPLIT}"
+            )
+        return TensorPart(1, tuple((begin // each, end // each) for begin, end in whole)) if whole else None
+
+    def _groups(self, name: str, axis: int, shape: Sequence[int]) -> TensorPart:
+        """Of inputs, or of groups of them that share a scale."""
+        if shape[axis] % self.ranks:
+            unless = f"expert_parallel, which parts no expert, or {UNSPLIT}" if EXPERTS in name else f"1, or {UNSPLIT}"
+            raise InvalidInput(
+                f"{self.words}: the inputs of {name} share a scale in groups, and {self.ranks} ranks do not divide "
+                f"their number, {shape[axis]:,}; use {unless}"
+            )
+        return TensorPart(axis, (self._share(shape[axis]),))
+
+    def _bare(self, name: str, shape: Sequence[int]) -> TensorPart | None:
         """Parameters that are no layer's weight."""
+        module, _, leaf = name.rpartition(".")
+        owner = module.rpartition(".")[2]
         if leaf == "sinks":
             return TensorPart(0, (self._share(shape[0]),))
         if owner != EXPERTS or self.kind not in INTERLEAVED:
@@ -91,6 +126,10 @@ class Split:
         match leaf:
             case "gate_up_proj" | "gate_up_proj_bias":
                 return TensorPart(len(shape) - 1, (self._share(shape[-1]),))
+            case "gate_up_proj_blocks" | "gate_up_proj_scales":  # as MXFP4 has them, [experts, outputs, groups ...]
+                return TensorPart(1, (self._share(shape[1]),))
+            case "down_proj_blocks" | "down_proj_scales":
+                return self._groups(name, 2, shape)
             case "down_proj":
                 return TensorPart(1, (self._share(shape[1]),))
             case "down_proj_bias":

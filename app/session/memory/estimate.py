@@ -89,7 +89,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    whole, staged = why_whole(info, spec.quantization), why_unstaged(info, spec.quantization)
+    whole, staged = why_whole(info), why_unstaged(info)
     if spec.kv_heads != "auto":
         whole = staged = tr("A model whose KV heads are repeated is not split.")
     heads = info.heads, info.kv_heads_stored or info.kv_heads

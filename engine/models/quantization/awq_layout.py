@@ -8,7 +8,8 @@ For a linear layer of K inputs and N outputs in groups of G inputs: `qweight` in
 import torch
 from torch import Tensor
 
-COLUMNS = 8  # that share an int32
+from engine.checkpoints.awq_settings import COLUMNS
+
 SHIFTS = tuple(16 * (n & 1) + 4 * ((n & 7) >> 1) for n in range(COLUMNS))
 LARGEST = 15  # code of 4 bits
 

@@ -1,11 +1,10 @@
 """Lets transformers load AWQ checkpoints into `AwqLinear`, through its public hooks for quantizers.
 
 transformers' own AWQ needs gptqmodel; a quantization method of our name goes its own way: `awq_arguments` renames the
-method in a config, and `AutoModelForCausalLM.from_pretrained(folder, config=config, ...)` does the rest.
+method in a config, and `from_pretrained` does the rest.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from transformers.quantizers import HfQuantizer, register_quantization_config, r
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from engine.checkpoints.awq_settings import AwqSettings, check_group, check_names
-from engine.checkpoints.safetensors import read_headers
 from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_experts import AwqExperts, packed_experts, sizes
 from engine.models.quantization.awq_layout import COLUMNS
@@ -26,12 +24,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @register_quantization_config(METHOD)
 class AwqConfig(QuantizationConfigMixin):
-    """`AwqSettings` as transformers carries them."""
+    """`AwqSettings` as transformers carries them, and the shapes of what is read."""
 
-    def __init__(self, group: int, skipped: Sequence[str] = (), quant_method: str = METHOD, **_: Any) -> None:
+    def __init__(
+        self, group: int, skipped: Sequence[str], shapes: Shapes, quant_method: str = METHOD, **_: Any
+    ) -> None:
         self.quant_method = quant_method
         self.group = group
         self.skipped = list(skipped)
+        self.shapes = shapes
 
 
 @register_quantizer(METHOD)
@@ -41,12 +42,9 @@ class AwqQuantizer(HfQuantizer):
 
     requires_calibration = True
 
-    def _process_model_before_weight_loading(
-        self, model: Any, checkpoint_files: Sequence[str] | None = None, **_: Any
-    ) -> None:
-        settings = AwqSettings(self.quantization_config.group, tuple(self.quantization_config.skipped))
-        headers = read_headers([Path(file) for file in checkpoint_files or ()])
-        swap_linears(model, settings, {name: shape for name, (shape, _) in headers.items()})
+    def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
+        told = self.quantization_config
+        swap_linears(model, AwqSettings(told.group, tuple(told.skipped)), told.shapes)
 
     def is_serializable(self, *_: Any, **__: Any) -> bool:
         return False
@@ -56,12 +54,14 @@ class AwqQuantizer(HfQuantizer):
         return False
 
 
-def awq_arguments(config: Any, settings: AwqSettings) -> dict[str, Any]:
-    """What `from_pretrained` is to be given beside the folder, so that it loads AWQ our way. Changes `config`."""
+def awq_arguments(config: Any, settings: AwqSettings, shapes: Shapes) -> dict[str, Any]:
+    """What `from_pretrained` is to be given, so that it reads tensors of these shapes as AWQ our way. Changes
+    `config`."""
     for part in (config, config.get_text_config()):
         if getattr(part, "quantization_config", None) is not None:
             del part.quantization_config
-    config.quantization_config = {"quant_method": METHOD, "group": settings.group, "skipped": list(settings.skipped)}
+    told = {"group": settings.group, "skipped": list(settings.skipped), "shapes": dict(shapes)}
+    config.quantization_config = {"quant_method": METHOD, **told}
     return {"config": config}
 
 

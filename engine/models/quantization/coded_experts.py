@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from engine.kernels.products.codes import Codes, joined
 from engine.models.expert_weights import BIASES, WEIGHTS, Biases, in_halves, own_layout
-from engine.models.routing import holds_experts
+from engine.models.routing import ALL, FIRST, all_experts, first_expert, holds_experts
 
 _BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
 CODES = "coded"  # an attribute of a parameter that a quantizer left: what its numbers mean
@@ -36,10 +36,14 @@ class CodedExperts(nn.Module):
             self.register_parameter(name, None if ours is None else nn.Parameter(ours.detach(), requires_grad=False))
         self.num_experts, self.gate_up, self.down = int(own.num_experts), gate_up, down
         self.hidden, self.columns, self.dtype = gate_up.inputs, down.inputs, dtype  # that of its tokens
+        self.first_expert, self.all_experts = first_expert(own), all_experts(own)
         for name in (*WEIGHTS, *(BIASES if self.in_turn else ())):
             if hasattr(own, name):
                 delattr(own, name)
             own.register_buffer(name, None)
+        for name in (FIRST, ALL):  # it is asked for one expert at a time, its only one
+            if hasattr(own, name):
+                delattr(own, name)
         own.num_experts = 1
         self._own = (own,)  # not a part of this one: it holds no weights
 
@@ -76,13 +80,15 @@ class CodedExperts(nn.Module):
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         out = torch.zeros_like(hidden_states)
         captured = hidden_states.is_cuda and torch.cuda.is_current_stream_capturing()
-        asked = range(self.num_experts) if captured else top_k_index.unique().tolist()
+        here = range(self.num_experts)
+        ids = top_k_index - self.first_expert
+        asked = here if captured else [expert for expert in ids.unique().tolist() if expert in here]
         for expert in asked:
-            sent = top_k_index == expert
+            sent = ids == expert
             by = torch.where(sent, top_k_weights, 0).sum(-1, keepdim=True)
             # Where a graph is captured nobody may ask which tokens are sent here: all are computed, others by 0.
             rows = slice(None) if captured else sent.any(-1)
-            given = hidden_states[rows], torch.zeros_like(top_k_index[rows, :1]), by[rows]
+            given = hidden_states[rows], torch.zeros_like(ids[rows, :1]), by[rows]
             out[rows] += functional_call(self._own[0], self.dense(expert, hidden_states.dtype), given)
         return out
 

@@ -7,8 +7,7 @@ own way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +15,7 @@ from torch import Tensor, nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from engine.checkpoints.mxfp4_settings import PACKED, check_packed
-from engine.checkpoints.safetensors import read_headers
+from engine.checkpoints.mxfp4_settings import PACKED, Shapes, check_packed
 from engine.config.schemes import MX_BLOCK
 from engine.config.specs import InvalidInput
 from engine.kernels.products.codes import Codes
@@ -40,10 +38,11 @@ class Mxfp4Config(QuantizationConfigMixin):
 
 @register_quantization_config(STORED_METHOD)
 class StoredMxfp4Config(QuantizationConfigMixin):
-    """Of a checkpoint that holds its experts so."""
+    """Of a checkpoint that holds its experts so, and the shapes of what is read."""
 
-    def __init__(self, quant_method: str = STORED_METHOD, **_: Any) -> None:
+    def __init__(self, shapes: Shapes, quant_method: str = STORED_METHOD, **_: Any) -> None:
         self.quant_method = quant_method
+        self.shapes = shapes
 
 
 @register_quantizer(METHOD)
@@ -82,13 +81,11 @@ class StoredMxfp4Quantizer(HfQuantizer):
 
     requires_calibration = True
 
-    def _process_model_before_weight_loading(
-        self, model: Any, checkpoint_files: Sequence[str] | None = None, **_: Any
-    ) -> None:
-        headers = read_headers([Path(file) for file in checkpoint_files or ()])
-        check_packed({name: shape for name, (shape, _) in headers.items()}, model.config.model_type)
+    def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
+        shapes = self.quantization_config.shapes
+        check_packed(shapes, model.config.model_type)
         for path, part in list(model.named_modules()):
-            if holds_experts(path, part) and f"{path}.{PACKED[0]}" in headers:
+            if holds_experts(path, part) and f"{path}.{PACKED[0]}" in shapes:
                 held = held_by_experts(part)
                 if held is None or not held.in_turn:
                     raise InvalidInput(
@@ -137,9 +134,10 @@ class StoredExperts(nn.Module):
         return CodedExperts(own, made[0], made[1], dtype)
 
 
-def stored_arguments(config: Any) -> dict[str, Any]:
-    """What `from_pretrained` is to be given beside the folder, so that it reads MXFP4 our way. Changes `config`."""
-    config.quantization_config = {"quant_method": STORED_METHOD}
+def stored_arguments(config: Any, shapes: Shapes) -> dict[str, Any]:
+    """What `from_pretrained` is to be given, so that it reads tensors of these shapes as MXFP4 our way. Changes
+    `config`."""
+    config.quantization_config = {"quant_method": STORED_METHOD, "shapes": dict(shapes)}
     return {"config": config}
 
 

@@ -22,6 +22,7 @@ from engine.memory.rules import bucket_sizes
 from engine.runner.paged_gpu import GpuRunner
 from engine.runner.staged_gpu import StagedGpuRunner
 from engine.trace import Kind, Step
+from tests.engine.models.quantization.make_mxfp4 import save_rounded_mxfp4
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, TinyModel, random_prompts, save_tiny_model
 
 LENGTHS, LAYERS = (5, 1, 9), 2
@@ -230,17 +231,20 @@ def test_a_stage_that_is_killed_is_named(staged: Engine) -> None:
     assert f"rank 1 (process {pid}) was killed by SIGKILL" in stream.result(30).error
 
 
-def test_sinks_and_whole_experts_are_split_too(tmp_path: Path) -> None:
+def test_sinks_and_whole_experts_are_split_too_which_are_codes(tmp_path: Path) -> None:
     """Sums over ranks stand between the same fused kernels that one device has."""
-    save_tiny_model(TINY_MODELS["gpt-oss"], tmp_path)
-    few = GREEDY.with_(max_tokens=3)
+    save_tiny_model(TINY_MODELS["gpt-oss"], tmp_path / "plain")
+    stored, few = save_rounded_mxfp4(tmp_path / "plain", tmp_path / "stored"), GREEDY.with_(max_tokens=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "0")
-        with Engine(spec(tmp_path), CONFIG, threads=1) as engine:
+        with Engine(spec(stored), CONFIG, threads=1) as engine:
             expected = said(engine, CONFIG, [few], "0")
     config = replace(CONFIG, depth=1)
-    with Engine(spec(tmp_path, tensor=2, experts=True), config, threads=1) as engine:
+    with Engine(spec(stored, tensor=2, experts=True), config, threads=1) as engine:
         assert said(engine, config, [few], "1") == expected
+        assert engine.card.quantization == "mxfp4"
+        assert engine.model.fusion is not None
+        assert engine.model.fusion.fused["CodedExperts", "experts"] == LAYERS
 
 
 def test_rows_are_shared_and_a_rank_that_is_killed_is_named(folder: Path, one: Engine) -> None:

@@ -113,8 +113,6 @@ def test_what_cannot_be_split_is_refused_by_name(tiny_folder: Callable[[str], Pa
             Engine(spec(tiny_folder(name), ranks), threads=1)
     with pytest.raises(InvalidInput, match=r"'qwen2_moe' cannot share its rows: its 'mlp' adds up .* more than once"):
         Engine(spec(experts_beside_experts(tmp_path), 2, sequence=True), threads=1)
-    with pytest.raises(InvalidInput, match="held as int8"):
-        Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)), threads=1)
 
 
 def test_modes_that_are_padded_are_refused(ways: Ways) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine.checkpoints.awq_settings import AwqSettings, awq_settings
+from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.specs import InvalidInput
 from engine.kernels.cpu.library import native
 from engine.models.packed_linear import pack_linears
@@ -66,7 +67,8 @@ def settings_of(folder: Path) -> AwqSettings:
 
 def load(folder: Path, dtype: torch.dtype) -> Any:
     """The model as it was stored, not ready yet; nothing missing, nothing left over."""
-    arguments = awq_arguments(AutoConfig.from_pretrained(folder), settings_of(folder))
+    shapes = {name: shape for name, (shape, _) in read_headers(weight_files(folder)).items()}
+    arguments = awq_arguments(AutoConfig.from_pretrained(folder), settings_of(folder), shapes)
     model, loading = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **arguments)
     assert not any(loading.values()), loading
     return model.eval()
