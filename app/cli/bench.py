@@ -21,7 +21,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "an engine of another environment too, by its Python: vllm=/path/to/python, llamacpp=..."
     bench.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help=what)
     names = ("all", *QUANTIZATIONS)
-    what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
+    what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}; with "
+    what += "--parallel, the model that is split in this one"
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
     what = "with --quantization: of a mixture of experts, 320 M parameters"
     bench.add_argument("--mixture", action="store_true", help=what)
@@ -54,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
     if options.parallel:
         from engine.bench.parallel.run import run as measure_ranks
 
-        return measure_ranks(options.rounds, options.threads, options.dtype, options.json)
+        names = options.quantization or ["none"]
+        if len(names) > 1 or "all" in names:
+            raise InvalidInput(f"quantization={' '.join(names)}: give one with --parallel")
+        return measure_ranks(options.rounds, options.threads, options.dtype, options.json, *names)
     if options.techniques is not None:
         from engine.bench.techniques.run import run as measure_techniques
 

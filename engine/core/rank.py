@@ -17,7 +17,7 @@ import torch
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.faults import Fault, fault_of, memory_asked
 from engine.core.setup.kv_budget import draws_desktop, free_memory
-from engine.core.setup.roof import measure_roof
+from engine.core.setup.roof import measure_copies, measure_products
 from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, load_part
 from engine.models.split_card import facts_of
@@ -149,4 +149,7 @@ class Rank:
             measure_interconnect(self.group, self._model.device, self._model.dtype)
             return
         with contextlib.suppress(MemoryError, RuntimeError):  # no room for it: rank 0 finds that too
-            measure_roof(self._model.device, self._model.dtype, **how)
+            if what == "copies":
+                measure_copies(self._model.device)
+            else:
+                measure_products(self._model.device, self._model.dtype, **how)

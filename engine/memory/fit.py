@@ -186,14 +186,15 @@ def _fit(
 def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
     """What is to be said where AWQ layers do not stay packed."""
     group = group_of(info)
-    dense = [inputs for inputs, _ in info.linears if not awq_stays_packed(inputs, group, dtype, kind)]
+    each = {inputs for inputs, _ in info.linears}
+    dense = [inputs for inputs in each if not awq_stays_packed(inputs, group, dtype, kind)]
     slow = any(not experts_multiply(inputs, group, dtype, kind) for inputs, _, _ in info.expert_matrices)
     if slow:
         return "no kernel here multiplies its experts' codes: they are unpacked at each step, slowly"
     if not dense:
         return ""
     where = "on a GPU" if kind == "cuda" else "on a CPU" if compiles_here() else "on a CPU where no C compiler is"
-    why = dtype if len(dense) == len(info.linears) and dtype != "bfloat16" else f"groups of {group}"
+    why = dtype if len(dense) == len(each) and dtype != "bfloat16" else f"groups of {group}"
     return f"with {why} {where} the weights are unpacked once at load, and no memory is saved"
 
 

@@ -1,5 +1,6 @@
 """How many bytes a model's weights take once they are loaded, told from their shapes. No torch."""
 
+from collections import Counter
 from math import ceil, prod
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
@@ -20,10 +21,11 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
     item = TORCH_BYTES[dtype]
     if quantization == "torchao-int8" and info.conv1d:  # it converts `nn.Linear` alone
         quantization = "none"
+    shapes = Counter(info.linears).items()
     if quantization == "awq":
-        linears = sum(awq_bytes(inputs, outputs, group_of(info), dtype, kind) for inputs, outputs in info.linears)
+        linears = sum(count * awq_bytes(*shape, group_of(info), dtype, kind) for shape, count in shapes)
     elif kind == "cpu":
-        linears = sum(_coded_bytes(quantization, inputs, outputs, dtype) for inputs, outputs in info.linears)
+        linears = sum(count * _coded_bytes(quantization, *shape, dtype) for shape, count in shapes)
     else:
         linears = quantized_bytes(quantization, info.linears, item)
     others = (info.others - info.experts) * item + expert_bytes(info, quantization, dtype)

@@ -173,7 +173,8 @@ class Ranks:
             self._answer(other)
 
     def measure(self, what: str, **how: int) -> None:
-        """Each measures what rank 0 measures meanwhile: the "interconnect", or its "roof" with these sizes."""
+        """Each measures what rank 0 measures meanwhile: the "interconnect", or of its roof "copies", or "products" of
+        these sizes."""
         self._all(MEASURE, json.dumps({"what": what, **how}).encode())
 
     def step(self, plan: StepPlan, there: Callable[[Row], bool] | None = None) -> int:

@@ -7,10 +7,11 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from engine.bench.bars import no_bars
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.bench.subject import Lengths, Shape, make_case, plain_tokenizer, random_llama
 from engine.compare.token_agreement import Verdict, agreement
 from engine.config.parallel import Parallel
@@ -32,8 +33,8 @@ WAYS[STAGED] = Parallel(pipeline=2)
 class Side:
     """One way of computing the same prompts; medians of decode steps of all rows, in milliseconds. `machinery`: what
     rank 0 does in a step to have others compute with it; `communicating`, `waiting` and `sent` (bytes) are rank 0's,
-    within the forward. Bytes that a rank holds at the largest step: `activations`, and of these `residuals` with their
-    norms."""
+    within the forward. Bytes of a rank's `weights`, and what it holds at the largest step: `activations`, and of these
+    `residuals` with their norms."""
 
     name: str
     ranks: int
@@ -45,6 +46,7 @@ class Side:
     communicating: float
     waiting: float
     sent: int
+    weights: int
     activations: int
     residuals: int
 
@@ -55,6 +57,7 @@ class Measured:
     same: bool
     threads: int
     dtype: str
+    quantization: str
 
     @property
     def share(self) -> float:
@@ -68,7 +71,8 @@ class Measured:
 
     def text(self) -> str:
         """As Markdown."""
-        head = f"33.6 M parameters, {self.dtype}, {ROWS} rows, torch threads a rank: {self.threads}"
+        held = self.dtype if self.quantization == "none" else f"{self.quantization}, {self.dtype}"
+        head = f"33.6 M parameters, {held}, {ROWS} rows, torch threads a rank: {self.threads}"
         columns = [("output tok/s", "tokens", ",.0f"), ("a decode step, ms", "step", ".2f")]
         columns += [("its forward, ms", "forward", ".2f"), ("of it communication, ms", "communicating", ".2f")]
         columns += [
@@ -77,6 +81,7 @@ class Measured:
         ]
         columns += [
             ("bytes a rank sends in a step", "sent", ",d"),
+            ("weights of a rank", "weights", ",d"),
             ("activations at the largest step", "activations", ",d"),
         ]
         columns += [("residuals and norms of them, at most", "residuals", ",d")]
@@ -89,25 +94,28 @@ class Measured:
         return "\n".join([*lines, f"tokens: {'the same' if self.same else 'NOT the same'}"])
 
 
-def run(rounds: int, threads: int | None, dtype: str, json_output: bool) -> int:
+def run(rounds: int, threads: int | None, dtype: str, json_output: bool, quantization: str = "none") -> int:
     """Measures and prints. 0 where tokens are the same and the goal is reached, else 1."""
-    measured = measure(rounds, threads, dtype, Shape())
+    measured = measure(rounds, threads, dtype, Shape(), quantization)
     print(json.dumps(asdict(measured), indent=2) if json_output else measured.text())
     return int(not measured.reached)
 
 
-def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measured:
+def measure(rounds: int, threads: int | None, dtype: str, shape: Shape, quantization: str = "none") -> Measured:
     """The sides in turns, so many rounds after one that warms up."""
     case = make_case(2 * ROWS, shape, Lengths())
     each = threads or max(1, usable_cores() // max(way.ranks for way in WAYS.values()))
     config = EngineConfig(max_running=ROWS)
     traces: dict[str, list[Trace]] = {name: [] for name in WAYS}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
-        save(Path(folder), shape)
+        source = Path(folder) / "plain"
+        save(source, shape)
+        if quantization == "awq":
+            with no_bars():
+                source = save_rounded_awq(source, Path(folder) / "awq")
+        spec = ModelSpec(str(source), quantization, dtype, "cpu")
         engines = {
-            name: open_.enter_context(
-                Engine(ModelSpec(folder, dtype=dtype, device="cpu", parallel=way), config, threads=each)
-            )
+            name: open_.enter_context(Engine(replace(spec, parallel=way), config, threads=each))
             for name, way in WAYS.items()
         }
         spent: dict[str, list[float]] = {name: [] for name in WAYS}
@@ -122,7 +130,8 @@ def measure(rounds: int, threads: int | None, dtype: str, shape: Shape) -> Measu
                     spent[name] += others.spent if others is not None else ()
     first = [found[0] for found in traces.values()]
     same = all(agreement(first[0], other).verdict is not Verdict.DIFFERS for other in first[1:])
-    return Measured(tuple(side_of(name, found, spent[name]) for name, found in traces.items()), same, each, dtype)
+    sides = tuple(side_of(name, found, spent[name]) for name, found in traces.items())
+    return Measured(sides, same, each, dtype, quantization)
 
 
 def save(folder: Path, shape: Shape) -> None:
@@ -158,6 +167,7 @@ def side_of(name: str, traces: Sequence[Trace], spent: list[float]) -> Side:
         communicating=median([float(step.rank_communicating[0]) for step in told]),
         waiting=median([float(step.rank_waiting[0]) for step in told]),
         sent=int(statistics.median([int(step.rank_bytes.max()) for step in told] or [0])),
+        weights=max(header.rank_weights or (header.model.weight_bytes,)),
         activations=header.bill.activations if header.bill is not None else 0,
         residuals=residual_bytes(header.most_tokens, header.model.hidden, item, sharing),
     )

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ COUNTS = 4  # side by side, of which the fastest counts
 ROUNDS = 3  # and the fastest of so many rounds, apart in time: other processes come and go
 PATIENCE = 0.05  # seconds; a product of fewer tokens is measured where it takes longer
 WEEK = 7 * 24 * 3600.0
-FORMAT = 1
+FORMAT = 2
 
 
 def cache_file() -> Path:
@@ -49,66 +49,96 @@ def cache_file() -> Path:
     return home / "batchscope" / "cache" / "roofs.json"
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What of a roof no model changes; as `Roof` has it."""
+
+    working_sets: tuple[int, ...]
+    bandwidths: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """What of a roof is a model's."""
+
+    operations: float
+    seconds: float
+
+
 def roof_of(model: LoadedModel, threads: int) -> Roof | None:
-    """The roof for a model on its device, from the cache where it was measured within the last week; None where the
+    """The roof for a model on its device, of what was measured within the last week from the cache; None where the
     memory has no room to measure it. Of a split model that of all ranks, who measure at once."""
-    cpu = model.device.type == "cpu"
+    cpu, ranks = model.device.type == "cpu", model.devices
     inputs, outputs = widest_matrix(model.module)
     widest = CPU_WIDEST if cpu else GPU_WIDEST
     inputs, outputs = min(inputs or model.card.hidden, widest), min(outputs or 4 * model.card.hidden, widest)
     name = machine.processor_name() if cpu else torch.cuda.get_device_name(model.device)
     dtype = str(model.dtype).removeprefix("torch.")
-    key = f"{FORMAT} · {name} · {dtype} · {threads} threads · torch {torch.__version__} · {inputs}x{outputs}"
-    if model.devices > 1:
-        key += f" · {model.devices} ranks"
-    kept = _read().get(key)
-    with contextlib.suppress(KeyError, TypeError, ValueError):
-        if kept is not None and 0 <= time.time() - kept["measured"] < WEEK:
-            sets, bandwidths = tuple(map(int, kept["working_sets"])), tuple(map(float, kept["bandwidths"]))
-            if sets and len(sets) == len(bandwidths):
-                return Roof(sets, bandwidths, float(kept["operations"]), float(kept["seconds"]))
-    if model.ranks is not None:
-        model.ranks.measure("roof", inputs=inputs, outputs=outputs)
+    key = f"{FORMAT} · {name} · {threads} threads" + (f" · {ranks} ranks" if ranks > 1 else "")
+    of_products = f"{key} · {dtype} · torch {torch.__version__} · {inputs}x{outputs}"
+    kept = _read()
+    copies, products = _kept_copies(kept.get(key)), _kept_products(kept.get(of_products))
     try:
-        roof = _of_ranks(measure_roof(model.device, model.dtype, inputs, outputs), model.devices)
+        if copies is None:
+            if model.ranks is not None:
+                model.ranks.measure("copies")
+            copies = measure_copies(model.device)
+            _keep(key, copies)
+        if products is None:
+            if model.ranks is not None:
+                model.ranks.measure("products", inputs=inputs, outputs=outputs)
+            products = measure_products(model.device, model.dtype, inputs, outputs)
+            _keep(of_products, products)
     except Exception as error:
         if fault_of(error, model.device) is not Fault.MEMORY:
             raise
         release_references(error)
         return None
-    _keep(key, roof)
-    return roof
-
-
-def _of_ranks(roof: Roof, ranks: int) -> Roof:
-    """What so many reach together, each of whom has this roof while the others compute too."""
-    sets, bandwidths = ([ranks * value for value in values] for values in (roof.working_sets, roof.bandwidths))
-    return Roof(tuple(map(int, sets)), tuple(bandwidths), ranks * roof.operations, roof.seconds)
+    return _together(copies, products, ranks)
 
 
 def measure_roof(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int) -> Roof:
-    """Measures it now, with the threads that torch has now.
+    """Measures it now, with the threads that torch has now."""
+    return _together(measure_copies(device), measure_products(device, dtype, inputs, outputs), 1)
 
-    A copy of a working set of n bytes reads its one half and writes its other: n bytes. The matrix product is of a
-    large prefill's tokens with a layer of `inputs` x `outputs` weights, as this engine multiplies them: 2 m n k
-    operations, one multiplication and one addition each.
-    """
+
+def _together(copies: Copies, products: Products, ranks: int) -> Roof:
+    """What so many reach together, each of whom has this roof while the others compute too."""
+    sets, bandwidths = tuple(ranks * n for n in copies.working_sets), tuple(ranks * n for n in copies.bandwidths)
+    return Roof(sets, bandwidths, ranks * products.operations, copies.seconds + products.seconds)
+
+
+def measure_copies(device: torch.device) -> Copies:
+    """A copy of a working set of n bytes reads its one half and writes its other: n bytes."""
     begun = time.perf_counter()
     sets = _working_sets(device)
     memory = torch.zeros(sets[-1], dtype=torch.uint8, device=device)
-    fastest, operations = [float("inf")] * len(sets), 0.0
+    fastest = [float("inf")] * len(sets)
     with torch.inference_mode():
-        multiply, counted = _product(device, dtype, inputs, outputs)
         for _ in range(ROUNDS):
             for i, size in enumerate(sets):
                 copy = partial(memory[size // 2 : size].copy_, memory[: size // 2])
                 fastest[i] = min(fastest[i], _seconds(copy, device))
-            operations = max(operations, counted / _seconds(multiply, device))
-    del memory, copy, multiply
+    del memory, copy
     if device.type == "cuda":
         torch.cuda.empty_cache()
     bandwidths = tuple(size / seconds for size, seconds in zip(sets, fastest))
-    return Roof(sets, bandwidths, operations, time.perf_counter() - begun)
+    return Copies(sets, bandwidths, time.perf_counter() - begun)
+
+
+def measure_products(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int) -> Products:
+    """Of a large prefill's tokens with a layer of `inputs` x `outputs` weights, as this engine multiplies them: 2 m n k
+    operations, one multiplication and one addition each."""
+    begun, operations = time.perf_counter(), 0.0
+    with torch.inference_mode():
+        multiply, counted = _product(device, dtype, inputs, outputs)
+        for _ in range(ROUNDS):
+            operations = max(operations, counted / _seconds(multiply, device))
+    del multiply
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return Products(operations, time.perf_counter() - begun)
 
 
 def _working_sets(device: torch.device) -> tuple[int, ...]:
@@ -175,10 +205,30 @@ def _read() -> dict[str, Any]:
     return {}
 
 
-def _keep(key: str, roof: Roof) -> None:
+def _fresh(entry: Any) -> bool:
+    return isinstance(entry, dict) and 0 <= time.time() - entry["measured"] < WEEK
+
+
+def _kept_copies(entry: Any) -> Copies | None:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if _fresh(entry):
+            sets, bandwidths = tuple(map(int, entry["working_sets"])), tuple(map(float, entry["bandwidths"]))
+            if sets and len(sets) == len(bandwidths):
+                return Copies(sets, bandwidths, float(entry["seconds"]))
+    return None
+
+
+def _kept_products(entry: Any) -> Products | None:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if _fresh(entry):
+            return Products(float(entry["operations"]), float(entry["seconds"]))
+    return None
+
+
+def _keep(key: str, found: Copies | Products) -> None:
     """Where it cannot be written, it is measured again the next time."""
     path = cache_file()
-    entry = asdict(roof) | {"measured": time.time()}
+    entry = asdict(found) | {"measured": time.time()}
     with contextlib.suppress(OSError):
         for folder in (path.parent.parent, path.parent):  # prompts are kept there too, for their owner alone
             folder.mkdir(0o700, parents=True, exist_ok=True)

@@ -123,13 +123,14 @@ def test_devices_are_greyed_where_a_model_cannot_be_split_and_say_why(
     assert "cannot split model type 'gpt2'" in model.item(1).toolTip()
     panel.set_spec(ModelSpec("demo-moe", device="cpu"))
     qtbot.waitUntil(lambda: "2:ep" in offered(), timeout=WAIT)
+    panel.set_spec(ModelSpec("demo", "awq", device="cpu"))
+    qtbot.waitUntil(lambda: offered() == ["1", "2", "2:sp", "2:pp", "4:pp"], timeout=WAIT)  # by the groups of its codes
     panel.set_spec(ModelSpec("demo", "int8", device="cpu"))
-    qtbot.waitUntil(lambda: "quantized" in panel.devices.toolTip(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "4:sp" in offered(), timeout=WAIT)
+    panel.set_spec(ModelSpec("demo", device="cpu", kv_heads="all"))
+    qtbot.waitUntil(lambda: "repeated" in panel.devices.toolTip(), timeout=WAIT)
     assert offered() == ["1"]
     assert not panel.devices.isEnabled(), "one device is all there is"
-    panel.set_spec(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(2)))
-    qtbot.waitUntil(panel.devices.isEnabled, timeout=WAIT)  # so that one can go back
-    assert "quantized" in panel.devices.toolTip()
 
 
 def test_a_model_is_split_over_as_many_gpus_as_there_are(

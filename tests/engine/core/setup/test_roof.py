@@ -64,11 +64,16 @@ def test_bandwidth_between_two_sizes_goes_with_the_logarithm_of_the_size() -> No
 def test_it_is_measured_once_and_again_after_a_week(kept: Path) -> None:
     model = load(ModelSpec("demo"))
     first = roof_of(model, 1)
+    assert first is not None
     assert cache_file() == kept
     assert roof_of(model, 1) == first, "read back exactly, `seconds` included"
     assert roof_of(model, 2) != first, "another number of threads is another roof"
+    other = roof_of(load(ModelSpec("demo-moe")), 1)
+    assert other is not None
+    assert other.bandwidths == first.bandwidths, "no model changes how fast copies are"
+    assert other.operations != first.operations
     stored = json.loads(kept.read_text())
-    assert len(stored) == 2
+    assert len(stored) == 2 * 2 + 1
     for entry in stored.values():
         entry["measured"] -= 8 * 24 * 3600
     kept.write_text(json.dumps(stored))
@@ -88,9 +93,13 @@ def test_a_broken_cache_is_written_anew(kept: Path, text: str) -> None:
 def test_a_damaged_entry_is_measured_again(kept: Path) -> None:
     model = load(ModelSpec("demo"))
     roof_of(model, 1)
-    (key,) = json.loads(kept.read_text())
-    kept.write_text(json.dumps({key: {"measured": time.time(), "bandwidths": [1.0]}}))
-    assert len(roof_of(model, 1).bandwidths) > 1
+    copies, products = json.loads(kept.read_text())
+    damaged = {copies: {"measured": time.time(), "bandwidths": [1.0]}, products: {"measured": "late"}}
+    kept.write_text(json.dumps(damaged))
+    again = roof_of(model, 1)
+    assert again is not None
+    assert len(again.bandwidths) > 1
+    assert again.operations > 0
 
 
 def test_without_room_to_measure_there_is_no_roof_and_the_engine_starts(
