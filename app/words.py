@@ -9,7 +9,7 @@ from time import gmtime, strftime
 from app.language import digits, tr, trn
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
-from engine.trace import FinishReason, Header, ModelCard, RequestView, State
+from engine.trace import FinishReason, Header, ModelCard, RequestView, State, answer_begins
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
@@ -104,6 +104,8 @@ def state_words(view: RequestView) -> str:
             return tr("finished")
         case State.WAITING:
             return tr("queued")
+        case State.DECODE if answer_begins(view.prompt, view.text) is None:
+            return tr("thinking")
         case State.DECODE:
             return tr("decoding")
         case State.PREEMPTED:
@@ -158,6 +160,10 @@ def request_tooltip(view: RequestView) -> str:
     ]
     if view.ttft is not None:
         lines.append(tr("TTFT {time} = first token − submit", time=duration(view.ttft)))
+    if thought := view.thoughts[0]:
+        lines.append(trn("{count:,} token of thoughts", "{count:,} tokens of thoughts", thought))
+        if view.ttfo is not None:
+            lines.append(tr("TTFO {time} = first token of the answer − submit", time=duration(view.ttfo)))
     if view.samples[0].score is not None:
         beams, score = view.params.beam_width, view.samples[0].score
         lines.append(tr("{beams} beams, best score {score:.4f} = Σ log p ÷ length^penalty", beams=beams, score=score))

@@ -5,9 +5,8 @@ Reads each record once, from where the requests began: a chat costs what it says
 
 from dataclasses import dataclass, field
 
-from app.chat.thoughts import BEGIN, END, ends_amid, thinks
 from engine import Trace
-from engine.trace import Ended, FinishReason, Record, Step, Submitted
+from engine.trace import THOUGHTS_BEGIN, THOUGHTS_END, Ended, FinishReason, Record, Step, Submitted, ends_amid, thinks
 
 
 @dataclass(slots=True, eq=False)
@@ -52,8 +51,8 @@ class Heard:
             self.parts.append(text)
             if self.thought is None:
                 tail = self.tail + text
-                self.tail = tail[1 - len(END) :]
-                if END in tail and thinks(self.text):
+                self.tail = tail[1 - len(THOUGHTS_END) :]
+                if THOUGHTS_END in tail and thinks(self.text):
                     self.thought, self.thoughts = time, self.tokens
 
 
@@ -92,7 +91,7 @@ class Hearing:
                 heard = requests[record.request]
                 heard.submitted, heard.prompt_tokens = record.time, len(record.token_ids)
                 if ends_amid(record.text):
-                    heard.parts.append(f"{BEGIN}\n")
+                    heard.parts.append(f"{THOUGHTS_BEGIN}\n")
             case Ended() if record.request in requests and record.branch == 0:
                 heard = requests[record.request]
                 heard.emitted(len(record.token), record.text, record.time)

@@ -14,6 +14,8 @@ MEASURES = {  # by key; others are called as the engine calls them
     "request_throughput": tr("request throughput"),
     "cost": tr("cost of tokens"),
     "ttft.mean": tr("TTFT mean"),
+    "ttfo.mean": tr("TTFO mean"),
+    "thought_share": tr("thoughts"),
     "tpot.mean": tr("TPOT mean"),
     "itl.mean": tr("ITL mean"),
     "e2e.mean": tr("E2E latency mean"),

@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.config.specs import Message, SamplingParams
 from engine.trace.records import Array, Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace.thoughts import thought_tokens
 
 
 class State(StrEnum):
@@ -254,6 +255,18 @@ class RequestView:
     def ttft(self) -> float | None:
         """Time to first token, seconds: first token of any sample minus submit."""
         first = self.first_token
+        return first - self.submitted if first is not None else None
+
+    @property
+    def thoughts(self) -> list[int]:
+        """Of each sample's tokens those that it thought before it answered; 0 where it thinks not."""
+        return [thought_tokens(self.prompt, sample.text, sample.text_ends) for sample in self.samples]
+
+    @property
+    def ttfo(self) -> float | None:
+        """Time to first output token, seconds: the first token of any sample's answer minus submit."""
+        spoken = zip(self.samples, self.thoughts)
+        first = min((s.token_times[n] for s, n in spoken if n < len(s.token_times)), default=None)
         return first - self.submitted if first is not None else None
 
     @property

@@ -27,6 +27,7 @@ SHIPPED = (
     "few-shot",
     "several-apps",
     "two-classes",
+    "thoughts",
 )
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (

@@ -16,7 +16,7 @@ from tests.hardening.targets import TARGETS
 
 pytestmark = pytest.mark.slow
 
-COUNTS = {"runs": 80, "workloads": 150, "models": 80, "loads": 8, "views": 6, "races": 100, "bodies": 160}
+COUNTS = {"runs": 60, "workloads": 100, "models": 60, "loads": 8, "views": 4, "races": 60, "bodies": 80}
 
 
 @pytest.mark.timeout(240)

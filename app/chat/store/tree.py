@@ -4,9 +4,9 @@ in here."""
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from app.chat.thoughts import split
 from app.language import tr
 from engine.config import Message
+from engine.trace import split_thoughts
 
 
 class Role(StrEnum):
@@ -69,7 +69,7 @@ class Turn:
     @property
     def said(self) -> str:
         """The same without what a model thought."""
-        return split(self.text).answer if self.role is Role.ASSISTANT else self.content
+        return split_thoughts(self.text).answer if self.role is Role.ASSISTANT else self.content
 
 
 class Tree:

@@ -6,12 +6,12 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.markdown.body import MarkdownBody
 from app.chat.store.tree import Facts
-from app.chat.thoughts import Said
 from app.chat.transcript.words import thought_words
 from app.language import tr
 from app.ui.controls import button
 from app.ui.layout.boxes import column, held, named, row
 from app.ui.look import theme
+from engine.trace import Said
 
 BAR, INDENT, BELOW = 2, 20, 6  # pixels: of a line at the left of what is unfolded, and of the room around that
 

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from app.chat.markdown.body import MarkdownBody
 from app.chat.store.tree import Role, Turn
-from app.chat.thoughts import Said, split
 from app.chat.transcript.bubble import Bubble
 from app.chat.transcript.deeds import Deeds
 from app.chat.transcript.thoughts_view import ThoughtsView
@@ -20,6 +19,7 @@ from app.ui.labels import Note, label
 from app.ui.layout.boxes import column, fill, named, row
 from app.ui.line import Parts
 from app.ui.look import theme
+from engine.trace import Said, split_thoughts
 
 SIDE = 10  # pixels left and right, the bar of the focus among them
 WIDE, NARROW = 620, 390  # from here on, figures and what can be done are on one line; on three below it
@@ -114,7 +114,7 @@ class TurnView(QWidget):
         """An answer as far as it is there: a frame of it."""
         assert self.body is not None
         assert self.thoughts is not None
-        facts, said, self._writes = self.turn.facts, split(self.turn.text), writes
+        facts, said, self._writes = self.turn.facts, split_thoughts(self.turn.text), writes
         self.thoughts.show_thoughts(Said("", "") if self.body.raw else said, facts, writes=writes)
         self.body.show_text(self.turn.text if self.body.raw else said.answer, whole=not writes)
         self.figures.say_parts(figures(facts, writes=writes))

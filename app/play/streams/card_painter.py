@@ -13,7 +13,7 @@ from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui.look import theme
 from app.ui.look.font_face import Face, FontFace, wrapped
 from app.words import asked_words, duration, number, state_words
-from engine.trace import FinishReason, RequestView, SampleView, State
+from engine.trace import FinishReason, RequestView, SampleView, State, answer_begins
 
 CACHED = 1024
 SAYS = {
@@ -162,7 +162,7 @@ class CardPainter:
         top = baseline - (len(shown) - 1) * self.line_height
         if shown and shown[-1] is lines[-1]:
             self._mark_drafts(painter, view, x, top, shown)
-        self._write(painter, self.mono, t.text, x, top, shown)
+        self._say(painter, view, x, top, shown)
         # the prompt stays in sight until the text needs its place
         if len(shown) <= room - 2:
             asked = self._asked(view, 2 if len(shown) <= room - 3 else 1)
@@ -179,7 +179,7 @@ class CardPainter:
         fits = max(1, room - len(asked) - 1)
         shown = [line.lstrip() for line in lines[:1]] + lines[1:] if len(lines) <= fits else lines[-fits:]
         self._mark_drafts(painter, view, x, first + (len(asked) + 1) * high, shown)
-        self._write(painter, self.mono, t.text, x, first + (len(asked) + 1) * high, shown)
+        self._say(painter, view, x, first + (len(asked) + 1) * high, shown)
 
     def _says(self, view: RequestView, why: str) -> str:
         return why if why and view.state is not State.FINISHED else SAYS[view.state]
@@ -207,6 +207,19 @@ class CardPainter:
             y = top + i * self.line_height + self.mono.descent - self.mono.height
             for begin, end in drafted_spans(sample, start, start + len(line)):
                 painter.drawRect(QRectF(x + (begin - start) * wide, y, (end - begin) * wide, self.mono.height))
+
+    def _say(self, painter: QPainter, view: RequestView, x: float, baseline: float, lines: Sequence[str]) -> None:
+        """The last lines of the text, the first on the baseline; what is only thought is quiet."""
+        t, begins = self.theme, answer_begins(view.prompt, view.text)
+        if begins == 0:
+            self._write(painter, self.mono, t.text, x, baseline, lines)
+            return
+        starts = self._tails[view.request].starts[-len(lines) :]
+        for i, (line, start) in enumerate(zip(lines, starts)):
+            only = len(line) if begins is None else min(max(0, begins - start), len(line))
+            self._write(painter, self.mono, t.secondary, x, baseline + i * self.line_height, [line[:only]])
+            after = x + self.mono.width(line[:only])
+            self._write(painter, self.mono, t.text, after, baseline + i * self.line_height, [line[only:]])
 
     def _write(
         self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, lines: Sequence[str]

@@ -11,6 +11,7 @@ from app.ui.look import theme
 
 PLAIN = 255  # the class of text that is not judged
 GHOST = 254  # that of text which had not been said at the moment on show
+THOUGHT = 252  # that of what the model thinks, where nothing else is judged
 Line = QTextCharFormat.UnderlineStyle
 
 
@@ -67,6 +68,8 @@ def formats(mode: TokenMode) -> dict[int, QTextCharFormat]:
     ghost.setForeground(theme.faded(t.text, 0.34 if t.dark else 0.4))
     result = {PLAIN: plain, GHOST: ghost}
     if mode is TokenMode.TEXT:
+        result[THOUGHT] = QTextCharFormat(plain)
+        result[THOUGHT].setForeground(t.secondary)
         return result
     colors, lines = grounds(mode), underlines(mode)
     for kind in range(max(len(LIKELY), FIRST) + 1):

@@ -21,7 +21,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app.language import tr
-from app.play.transcript.styles import GHOST, PLAIN, TokenMode, formats
+from app.play.transcript.styles import GHOST, PLAIN, THOUGHT, TokenMode, formats
 from app.play.transcript.tokens import shown_units
 from app.ui.look import theme
 from engine.trace import Array, Column
@@ -95,15 +95,18 @@ class TokenText(QPlainTextEdit):
         self._kinds, self._ends, self._text, self.said = np.zeros(0, np.uint8), NONE, "", 0
         self._mark(-1, self.pointed)
 
-    def show_answer(self, text: str, ends: Array, classes: Array, said: int) -> None:
+    def show_answer(self, text: str, ends: Array, classes: Array, said: int, thought: int = 0) -> None:
         """Shows an answer that begins with the one before: `ends` [tokens] of the tokens' parts in characters, their
-        `classes` [tokens], and how many characters had been said. Costs what is new or changed."""
+        `classes` [tokens], how many characters had been said, and how many of these were only thought. Costs what is
+        new or changed."""
         assert len(text) >= len(self._text), "an answer only grows; begin anew"
         known = len(self._text)
         kinds = np.full(len(text), PLAIN, np.uint8)
         if len(ends) and self.mode is not TokenMode.TEXT:
             lengths = np.diff(ends, prepend=0)
             kinds[: int(ends[-1])] = np.repeat(classes, lengths)
+        elif self.mode is TokenMode.TEXT:
+            kinds[:thought] = THOUGHT
         kinds[said:] = GHOST
         bar, pinned = self.verticalScrollBar(), self._pinned
         value = bar.value()

@@ -69,8 +69,10 @@ total_throughput | total throughput | tok/s | higher | Σ (prompt tokens + n) / 
 request_throughput | request throughput | req/s | higher | completed / D
 goodput | goodput | req/s | higher | completed requests that meet every limit of the SLO / D
 cost | cost of tokens | a million | lower | price of an hour × D / 3600 / Σ n × 10⁶, of output tokens
+thought_share | thoughts | % |  | tokens before the first of each answer, where the model thinks / Σ n
 latency:
 ttft.* | TTFT | s | lower | f − s, over requests
+ttfo.* | TTFO | s | lower | first token of the answer, behind the thoughts of a model that thinks − s, over requests
 tpot.* | TPOT | s | lower | (l − f) / (n − 1), over requests with n ≥ 2
 itl.* | ITL | s | lower | the gaps between consecutive emissions (tokens of one step are one), over all gaps
 e2e.* | E2E latency | s | lower | l − s, over requests

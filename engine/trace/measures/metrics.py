@@ -70,9 +70,10 @@ class Metrics:
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
-    `expert_imbalance` where no ranks share experts out. `classes` are the requests by their priority, where these
-    differ. `goodput` and `met` (requests) are None without an SLO, `cost` without the `price` of an hour, `kv` where no
-    KV was held. `outside`: a server's, of which clients see what requests did; everything else is not known, and 0.
+    `expert_imbalance` where no ranks share experts out, `ttfo` and `thought_share` where nobody thinks. `classes` are
+    the requests by their priority, where these differ. `goodput` and `met` (requests) are None without an SLO, `cost`
+    without the `price` of an hour, `kv` where no KV was held. `outside`: a server's, of which clients see what requests
+    did; everything else is not known, and 0.
     """
 
     requests: int
@@ -118,6 +119,8 @@ class Metrics:
     draft_speedup: float | None = None
     activated_experts: float | None = None
     expert_imbalance: float | None = None
+    ttfo: Spread | None = None
+    thought_share: float | None = None
     outside: bool = False
     classes: tuple[PriorityClass, ...] = ()
     price: float = 0.0
@@ -205,7 +208,12 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
     drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)
     drafted, accepted = (sum(int(getattr(s, name).sum()) for s in drafting) for name in ("drafted", "accepted"))
     met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
+    views = [view for s in log.submitted if (view := trace.requests.get(s.request)) is not None]
+    thought = sum(sum(view.thoughts) for view in views)
+    answered = [ttfo for view in views if (ttfo := view.ttfo) is not None] if thought else []
     return Metrics(
+        ttfo=Spread.of(answered) if answered else None,
+        thought_share=thought / output if thought else None,
         price=price,
         requests=requests,
         completed=completed,

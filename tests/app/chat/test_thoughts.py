@@ -1,31 +1,12 @@
 """Thoughts are told from answers, however a model sets them apart."""
 
 import numpy as np
-import pytest
 
 from app.chat.heard import Heard, Hearing
 from app.chat.store.tree import Facts, Role, Turn, messages
-from app.chat.thoughts import Said, split
 from app.chat.transcript.words import thought_words
 from engine import SamplingParams, Trace
-from engine.trace import Submitted
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("<think>\nTwo and two.\n</think>\n\nFour.", Said("Two and two.", "Four.")),
-        ("Close it with </think>. So.", Said("", "Close it with </think>. So.")),
-        ("<think>Is it </think>?", Said("Is it", "?")),
-        ("<think>\nTwo", Said("Two", "", True)),
-        ("<think>\n\n</think>\n\nFour.", Said("", "Four.")),
-        ("Four.", Said("", "Four.")),
-        ("Say <think> to me.", Said("", "Say <think> to me.")),
-        ("", Said("", "")),
-    ],
-)
-def test_a_text_is_split(text: str, expected: Said) -> None:
-    assert split(text) == expected
+from engine.trace import Said, Submitted, split_thoughts
 
 
 def test_thoughts_are_not_sent_again() -> None:
@@ -65,4 +46,4 @@ def test_a_prompt_that_ends_amid_thoughts_has_the_answer_begin_there() -> None:
     trace.append(Submitted(0.0, 0, prompt, np.array([1, 2], np.int32), SamplingParams()))
     hearing.hear()
     heard.emitted(1, "Greet", 1.0)
-    assert split(heard.text) == Said("Greet", "", True)
+    assert split_thoughts(heard.text) == Said("Greet", "", True)

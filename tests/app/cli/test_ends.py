@@ -62,7 +62,7 @@ def prompts(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", [("fit", "demo"), ("doctor",), ("run", *DRAFT, "--max-tokens", "2")])
+@pytest.mark.parametrize("command", [("fit", "demo"), ("run", *DRAFT, "--max-tokens", "2")])
 def test_a_full_disk_is_told_and_a_reader_that_has_seen_enough_is_not(command: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -127,8 +127,6 @@ def test_each_step_tells_when_every_stage_did_what(both: Both, tmp_path: Path) -
 def test_what_cannot_be_in_stages_is_refused_by_name(both: Both, tiny_folder: Callable[[str], Path]) -> None:
     with pytest.raises(InvalidInput, match=r"pipeline_parallel=3: the model has 2 layers, .* use at most 2"):
         Engine(spec(tiny_folder("llama"), 3), threads=1)
-    with pytest.raises(InvalidInput, match="pipeline_parallel=2: a model held as int8"):
-        Engine(ModelSpec("demo", "int8", device="cpu", parallel=Parallel(pipeline=2)), threads=1)
     for wrong, words in [
         ({"tensor": 2, "pipeline": 2}, "by its heads or by its layers, not by both"),
         ({"micro_batches": 4}, "give pipeline_parallel too"),

@@ -41,9 +41,11 @@ def step(
     kv: tuple[int, int, int, int] = (0, 0, 0, 0),
     logprobs: tuple[float, ...] = (),
     alternatives: tuple[tuple[int, int, float], ...] = (),
+    texts: list[str] | None = None,
 ) -> Step:
     """Rows of (request, first, count, kind); `tokens` and `wasted` by row; `alternatives` of (index into the tokens,
-    id, log-probability); `kv` used, reserved, internal, external. A token's text is its number and a space."""
+    id, log-probability); `kv` used, reserved, internal, external. A token's text is its number and a space, unless
+    `texts` has others."""
     tokens, wasted = tokens or {}, wasted or {}
     request, first, count, kind = zip(*rows) if rows else ((), (), (), ())
     size = range(len(rows))
@@ -57,7 +59,7 @@ def step(
     columns |= dict(zip(("alt_token_index", "alt_token", "alt_logprob"), zip(*alternatives)))
     pool = dict(zip(("kv_used", "kv_reserved", "kv_internal", "kv_external"), kv))
     seconds = {"forward": 0.8 * (ended - started), "sample": 0.2 * (ended - started)}
-    texts = [f"{token} " for token in tokens.values()]
+    texts = texts or [f"{token} " for token in tokens.values()]
     given = {**columns, **pool, "free_blocks": 9, "seconds": seconds}
     return built_step(number, started, ended, request, texts, **given)
 

@@ -31,7 +31,7 @@ def test_who_has_fewest_before_it_is_the_next_to_run(engine: Engine, mode: str, 
     started = dict.fromkeys(int(request) for step in trace.steps for request in step.request)
     order = {request: place for place, request in enumerate(started)}
     told = 0
-    for step in list(trace.steps)[::5]:
+    for step in list(trace.steps)[::15]:
         views = shown(trace, step.ended)
         words = waiting_words(views, trace.header, trace.requests)
         waiting = sorted((view.request for view in views if view.state is State.WAITING), key=order.__getitem__)
@@ -39,7 +39,7 @@ def test_who_has_fewest_before_it_is_the_next_to_run(engine: Engine, mode: str, 
         expected = ["the next in the queue", *(f"in the queue, {n} before it" for n in range(1, len(waiting)))]
         assert [words[request] for request in waiting] == expected[: len(waiting)]
         told += len(waiting)
-    assert told > 20
+    assert told > 10
 
 
 def test_who_made_way_is_before_all_that_never_ran(engine: Engine) -> None:

@@ -11,7 +11,7 @@ from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui.look import theme
 from app.ui.look.font_face import FontFace
-from app.words import state_words
+from app.words import request_tooltip, state_words
 from engine import Trace
 from engine.trace import FinishReason, Refusal
 from tests.app.play.streams.card_places import card_rect
@@ -378,3 +378,29 @@ def test_the_first_count_is_whole_however_narrow_the_wall_and_the_rate_where_it_
         assert wall.counts.text().startswith("119 running")
         for line in (wall.counts, wall.figures):
             assert line.fontMetrics().horizontalAdvance(line.text()) <= line.width()
+
+
+def test_what_is_only_thought_is_quiet_and_told_by_the_state(bridge, tell, story, wall, monkeypatch) -> None:
+    t, said = theme.current(), dict[str, QColor]()
+    write = CardPainter._write
+    monkeypatch.setattr(
+        CardPainter,
+        "_write",
+        lambda self, painter, face, color, x, y, lines: (
+            said.update(dict.fromkeys(lines, color)) or write(self, painter, face, color, x, y, lines)
+        ),
+    )
+    wall.resize(900, 300)
+    tell([story.submitted(1), story.submitted(2)])
+    tell([story.step({1: word, 2: "A"}) for word in ("<think>", "\n", "Of", " kites.")])
+    wall.grab()
+    assert words(bridge) == {1: "thinking", 2: "decoding"}
+    assert said["Of kites."] == t.secondary
+    assert said["AAAA"] == t.text
+    tell([story.step({1: word}) for word in (" </think>", " ", "Up", " it")])
+    wall.grab()
+    assert words(bridge)[1] == "decoding"
+    assert said["Of kites. </think> "] == t.secondary
+    assert said["Up it"] == t.text
+    assert "5 tokens of thoughts" not in request_tooltip(bridge.requests[2])
+    assert "6 tokens of thoughts\nTTFO" in request_tooltip(bridge.requests[1])

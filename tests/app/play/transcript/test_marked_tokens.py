@@ -358,3 +358,20 @@ def test_the_card_stays_inside_the_window(bridge, sampled, transcript) -> None:
             assert transcript.rect().contains(transcript.card.geometry()) or size[1] < transcript.card.height() + 12
     transcript.hide()
     assert not transcript.card.isVisible()
+
+
+def test_what_is_only_thought_is_quiet_as_text(tell, story, transcript) -> None:
+    tell([story.submitted(1)])
+    transcript.select(1)
+    tell([story.step({1: word}) for word in ("<think>", "Of kites.", "</think>", " Up it")])
+    t, document = theme.current(), transcript.text.document()
+    begin = document.toPlainText().index("<think>")
+
+    def color(word: str) -> QColor:
+        cursor = QTextCursor(document)
+        cursor.setPosition(document.toPlainText().index(word, begin) + 1)
+        return cursor.charFormat().foreground().color()
+
+    assert [color(word) for word in ("Of", "</think>", "Up")] == [t.secondary, t.secondary, t.text]
+    choose(transcript, TokenMode.TIME)
+    assert color("Of") == t.text, "here tokens are told apart by what they took"

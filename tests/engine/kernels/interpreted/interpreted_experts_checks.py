@@ -55,9 +55,9 @@ CODED = [
 
 @pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8", "awq 64"])
 def test_codes_are_multiplied_as_the_numbers_they_stand_for(quantization: str) -> None:
-    for layer in CODED:
+    for layer in CODED if quantization == "nf4" else CODED[:2]:
         layer.check_codes(quantization, torch.float16, "cpu")
-    CODED[1].check_codes(quantization, torch.float32, "cpu")
+    CODED[0].check_codes(quantization, torch.float32, "cpu")
 
 
 @pytest.mark.parametrize("quantization", ["mxfp4", "int8", "awq 32"])
@@ -65,13 +65,14 @@ def test_biases_are_added_and_gates_bounded_as_gpt_oss_does(quantization: str) -
     """Of 32 inputs that share a scale, of which some tilings take two at once, and some one."""
     for layer in (Layer(1, 4, 2, 96, 64), Layer(5, 8, 3, 160, 96), Layer(60, 3, 2, 64, 32)):
         layer.check_codes(quantization, torch.float16, "cpu", activation=Activation.CLAMPED)
-    CODED[1].check_codes(quantization, torch.float32, "cpu", activation=Activation.CLAMPED)
+    CODED[0].check_codes(quantization, torch.float32, "cpu", activation=Activation.CLAMPED)
 
 
 @pytest.mark.parametrize("cut", [*expert_codes.TILINGS.values(), expert_codes.MANY], ids=str)
 def test_every_tiling_of_codes_agrees_with_the_oracle(cut: expert_codes.Tiling) -> None:
     Layer(1, 4, 2, 64, 64).check_codes("nf4", torch.float16, "cpu", cut)
-    Layer(90, 4, 2, 320, 64).check_codes("nf4-double", torch.float16, "cpu", cut)
+    more = 2 * cut.block_m + 6  # tokens: of an expert's pairs there are more than a tile has
+    Layer(more, 4, 2, 320, 64).check_codes("nf4-double", torch.float16, "cpu", cut)
     Layer(30, 4, 2, 384, 128).check_codes("awq 128", torch.float16, "cpu", cut)
     Layer(30, 4, 2, 96, 64).check_codes("mxfp4", torch.float16, "cpu", cut, Activation.CLAMPED)
 

@@ -213,7 +213,7 @@ def test_samples_fill_a_batch_as_requests_do() -> None:
 # The dictionary of measures.
 
 
-ABSENT = "kv.", "accept", "draft", "activated", "expert"  # of a run without a cache, drafts and a mixture
+ABSENT = "kv.", "accept", "draft", "activated", "expert", "ttfo", "thought"  # no cache, drafts, mixture, <think>
 
 
 def test_every_measure_is_read_from_the_metrics_and_has_its_formula(trace: Trace) -> None:

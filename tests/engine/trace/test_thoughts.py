@@ -1,0 +1,78 @@
+"""Thoughts are told from texts, and what they cost from traces."""
+
+import pytest
+
+from engine.trace import Said, answer_begins, measure, split_thoughts
+from engine.trace.measures.formulas import MEASURES
+from engine.trace.records import Ended, FinishReason
+from engine.trace.thoughts import thought_tokens
+from engine.trace.trace import Trace
+from tests.engine.trace.hand_made import D, P, step, submitted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>\nTwo and two.\n</think>\n\nFour.", Said("Two and two.", "Four.")),
+        ("Close it with </think>. So.", Said("", "Close it with </think>. So.")),
+        ("<think>Is it </think>?", Said("Is it", "?")),
+        ("<think>\nTwo", Said("Two", "", True)),
+        ("<think>\n\n</think>\n\nFour.", Said("", "Four.")),
+        ("Four.", Said("", "Four.")),
+        ("Say <think> to me.", Said("", "Say <think> to me.")),
+        ("", Said("", "")),
+    ],
+)
+def test_a_text_is_split(text: str, expected: Said) -> None:
+    assert split_thoughts(text) == expected
+
+
+AMID = "<|user|>Hi<|assistant|><think>\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "pieces", "thought", "begins"),
+    [
+        ("Hi", ["<th", "ink>", "Two", "</think>", "\n\n", "Fo", "ur"], 5, "Four"),
+        ("Hi", ["<think>", "Two", "</think>\n\nFo", "ur"], 2, "Four"),  # a token that brings both is of the answer
+        ("Hi", ["<think>", "Two", "</think>", "\n"], 4, None),
+        ("Hi", ["<think>", "Two"], 2, None),
+        (AMID, ["Two", "</think>", "Four"], 2, "Four"),
+        (AMID, ["Two"], 1, None),
+        (AMID, [], 0, None),
+        ("Hi", ["Two", "</think>", "Four"], 0, "Two</think>Four"),
+        ("Write <think> twice.", ["Two"], 0, "Two"),
+    ],
+)
+def test_the_tokens_before_an_answer_are_counted(
+    prompt: str, pieces: list[str], thought: int, begins: str | None
+) -> None:
+    text, ends = "".join(pieces), [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
+    assert thought_tokens(prompt, text, ends) == thought
+    at = answer_begins(prompt, text)
+    assert (None if at is None else text[at:]) == begins
+
+
+def test_the_time_to_an_answer_and_the_share_of_thoughts_are_as_defined() -> None:
+    """Request 0 thinks from 1 s and answers at 4 s, 1 answers at 2 s, 2 thinks to its end."""
+    both = [(0, 0, 4, P), (1, 0, 2, P), (2, 0, 2, P)]
+    trace = Trace([
+        submitted(0.5, 0, 4), submitted(1.0, 1, 2), submitted(1.0, 2, 2),
+        step(0, 1.0, 2.0, both, {0: 1, 1: 2, 2: 3}, texts=["<think>", "Four", "<think>"]),
+        step(1, 2.0, 3.0, [(0, 4, 1, D), (2, 2, 1, D)], {0: 1, 1: 3}, texts=["</think>", "Two"]),
+        step(2, 3.0, 4.0, [(0, 5, 1, D)], {0: 1}, texts=["Four"]),
+        *(Ended(4.0, request, FinishReason.LENGTH) for request in range(3)),
+    ])  # fmt: skip
+    found = measure(trace)
+    assert [view.thoughts for view in trace.requests.values()] == [[2], [0], [2]]
+    assert [view.ttfo for view in trace.requests.values()] == [3.5, 1.0, None]
+    assert found.ttfo is not None
+    assert found.ttfo.mean == 2.25, "of those that answer; TTFT where nothing is thought"
+    assert found.thought_share == 4 / 6
+    assert MEASURES["thought_share"].text(found.thought_share) == "66.7 %"
+    assert MEASURES["ttfo.mean"].read(found) == 2.25
+
+
+def test_nobody_thinks_in_most_runs() -> None:
+    trace = Trace([submitted(0.0, 0, 4), step(0, 0.0, 1.0, [(0, 0, 4, P)], {0: 7}, texts=["</think>"])])
+    assert (measure(trace).ttfo, measure(trace).thought_share) == (None, None)
