@@ -54,12 +54,14 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a caller knows of a request from the start; `submitted` in seconds from the trace's start."""
+    """What a caller knows of a request from the start; `submitted` in seconds from the trace's start; `amid`: its
+    prompt ends amid thoughts."""
 
     request: int
     submitted: float
     prompt_tokens: int
     samples: int = 1
+    amid: bool = False
 
 
 class Stream:
@@ -72,7 +74,7 @@ class Stream:
 
     def __init__(self, ticket: Ticket, trace: Trace, cancel: Cancel) -> None:
         self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
-        self.samples, self._trace = ticket.samples, trace
+        self.samples, self.amid, self._trace = ticket.samples, ticket.amid, trace
         self.scheduled: float | None = None  # when the first step that has it began, in seconds from the trace's start
         self.reused = 0  # tokens of the prompt whose K and V were there
         self._cancel: Cancel | None = cancel  # whose engine lives until this is over, whoever lets go of it

@@ -22,6 +22,7 @@ from engine.serving.exchange import Exchange
 from engine.serving.exchange.exchange import LONGEST_HEADER
 from engine.serving.service import Service
 from engine.trace.records import Ended, FinishReason
+from engine.trace.thoughts import Parting
 
 BODY_SECONDS = 60.0  # that a client may take to send a body
 WORDS = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
@@ -101,18 +102,22 @@ class Answer:
         self._echoed = [text for text in echoed for _ in range(self._samples)]
         self._length = [0] * (len(reader.streams) * self._samples)  # characters that each choice has so far
         self._tokens = 0
+        self._partings = [Parting(reader.streams[i // self._samples].amid) for i in range(len(self._length))]
         self.failure: ApiError | None = None
 
     async def whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it when all of it is there. Raises ApiError where a sample failed."""
         count = len(self._length)
         texts: list[list[str]] = [[text] for text in self._echoed] or [[] for _ in range(count)]
+        thoughts: list[list[str]] = [[] for _ in range(count)]
         told: list[list[TokensTold]] = [[] for _ in range(count)]
         finish = [""] * count
         while news := await self._reader.news():
             for one in news:
                 index = self._index(one)
-                texts[index] += [delta.text for delta in one.deltas]
+                thought, text = self._parted(one)
+                thoughts[index].append(thought)
+                texts[index].append(text)
                 if (new := await self._told(one)) is not None:
                     told[index].append(new)
                 if one.ended is not None:
@@ -120,7 +125,9 @@ class Answer:
         if self._reader.left:
             return
         all_told = [TokensTold.joined(parts) if parts else None for parts in told]
-        choices = [self._form.choice(i, "".join(texts[i]), all_told[i], finish[i]) for i in range(count)]
+        choices = [
+            self._form.choice(i, "".join(texts[i]), all_told[i], finish[i], "".join(thoughts[i])) for i in range(count)
+        ]
         content = to_json(self._form.body(choices, self._usage))
         await Response(content, media_type="application/json")(scope, receive, send)
 
@@ -150,11 +157,24 @@ class Answer:
     async def _delta(self, one: News) -> Json | None:
         """What is new of a sample; nothing where all of its text is held back."""
         told = await self._told(one)
-        deltas, finish = one.deltas, _finish(one.ended) if one.ended is not None else None
-        text = deltas[0].text if len(deltas) == 1 else "".join([delta.text for delta in deltas])
-        if not text and told is None and finish is None:
+        finish = _finish(one.ended) if one.ended is not None else None
+        thoughts, text = self._parted(one)
+        if not text and not thoughts and told is None and finish is None:
             return None
-        return self._form.delta(self._index(one), text, told, finish)
+        return self._form.delta(self._index(one), text, told, finish, thoughts)
+
+    def _parted(self, one: News) -> tuple[str, str]:
+        """What is new of a sample's thoughts, where the form tells them apart, and of its text."""
+        deltas = one.deltas
+        text = deltas[0].text if len(deltas) == 1 else "".join([delta.text for delta in deltas])
+        if not self._form.parted:
+            return "", text
+        parting = self._partings[self._index(one)]
+        if parting.answers:  # most of all answers, from their first token on
+            return "", text
+        parts = [parting.push(delta.text, len(delta.token_ids)) for delta in deltas]
+        parts += [parting.flush()] if one.ended is not None else []
+        return "".join([thought for thought, _ in parts]), "".join([said for _, said in parts])
 
     def _index(self, one: News) -> int:
         return one.stream * self._samples + one.sample
@@ -179,7 +199,8 @@ class Answer:
 
     @property
     def _usage(self) -> dict[str, Any]:
-        return usage(sum(stream.prompt_tokens for stream in self._reader.streams), self._tokens)
+        thought = sum(parting.tokens for parting in self._partings)
+        return usage(sum(stream.prompt_tokens for stream in self._reader.streams), self._tokens, thought)
 
 
 async def _send(send: Send, events: bytes) -> None:

@@ -59,3 +59,68 @@ def thought_tokens(prompt: str, text: str, text_ends: Sequence[int]) -> int:
     where each one's part of `text` ends."""
     begins = answer_begins(prompt, text)
     return len(text_ends) if begins is None else bisect_right(text_ends, begins) if begins else 0
+
+
+class Parting:
+    """Parts an answer as it comes into thoughts and answer, as `split_thoughts` does a whole one: without the tags, and
+    the lines that set them apart. What may be the beginning of a tag is held back until that is told."""
+
+    def __init__(self, amid: bool = False) -> None:
+        """`amid`: the text begins amid thoughts."""
+        self.tokens = 0  # those before the first that says something of the answer
+        self._thinks: bool | None = True if amid else None  # whether it is amid thoughts; None: not told yet
+        self._held, self._pending = "", 0  # text, and tokens of which it is not told what they say
+        self._blank = True  # nothing of what it is in was said
+
+    @property
+    def answers(self) -> bool:
+        """All that comes is of the answer."""
+        return self._thinks is False and not self._blank
+
+    def push(self, text: str, tokens: int = 1) -> tuple[str, str]:
+        """What is new of the thoughts, and of the answer, after so many tokens."""
+        self._pending += tokens
+        both = self._parted(text)
+        if self._thinks is not None:
+            self.tokens += 0 if self.answers else self._pending
+            self._pending = 0
+        return both
+
+    def _parted(self, text: str) -> tuple[str, str]:
+        self._held += text
+        if self._thinks is None:
+            begun = self._held.lstrip()
+            if begun != THOUGHTS_BEGIN and THOUGHTS_BEGIN.startswith(begun):
+                return "", ""
+            self._thinks = begun.startswith(THOUGHTS_BEGIN)
+            self._held = begun.removeprefix(THOUGHTS_BEGIN) if self._thinks else self._held
+            self._blank = self._thinks
+        thought = ""
+        if self._thinks:
+            before, end, after = self._held.partition(THOUGHTS_END)
+            thought, self._held = (before, "") if end else self._told(before)
+            thought = self._first(thought.rstrip() if end else thought)
+            if not end:
+                return thought, ""
+            self._thinks, self._blank, self._held = False, True, after
+        answer, self._held = self._first(self._held), ""
+        return thought, answer
+
+    def flush(self) -> tuple[str, str]:
+        """What was held back, at the text's end."""
+        held, self._held = self._held, ""
+        return (self._first(held.rstrip()), "") if self._thinks else ("", held)
+
+    def _first(self, text: str) -> str:
+        """Without blanks where nothing was said before."""
+        text = text.lstrip() if self._blank else text
+        self._blank = self._blank and not text
+        return text
+
+    @staticmethod
+    def _told(text: str) -> tuple[str, str]:
+        """Thoughts that are no part of a tag, and what may be: blanks before one too."""
+        at = text.rfind("<")
+        cut = at if at >= 0 and THOUGHTS_END.startswith(text[at:]) else len(text)
+        cut = len(text[:cut].rstrip())
+        return text[:cut], text[cut:]

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import h11
 
-from engine.compare.remote.asking import ServerFailed, event_of, pieces, status_words, tokens_of
+from engine.compare.remote.asking import Pieces, ServerFailed, event_of, status_words, tokens_of
 
 HOST = "127.0.0.1"
 PATIENCE = 900.0  # seconds that all streams may take together
@@ -103,12 +103,12 @@ async def _ask(asked: Asked) -> Heard:
 def _add(heard: Heard, wire: h11.Connection, came: list[tuple[float, bytes]], begun: float, tokens: int) -> None:
     """One answer, from what came."""
     times: list[float] = []
-    said, finish, usage, events, last = "", None, None, 0, 0.0
+    said, finish, usage, events, last, pieces = "", None, None, 0, 0.0, Pieces()
     try:
         for when, event in _events(wire, came):
             events += 1
             usage = event.get("usage") or usage
-            for _, text, ended in pieces(event):
+            for _, text, ended in pieces.of(event):
                 said, finish, last = said + text, ended or finish, when
                 if text and (not times or when > times[-1]):
                     times.append(when)

@@ -8,6 +8,7 @@ import httpx2
 
 from engine.compare.remote.server import Server
 from engine.config.specs import Prompt, SamplingParams
+from engine.trace.thoughts import THOUGHTS_BEGIN, THOUGHTS_END
 
 Json = dict[str, Any]
 LONGEST_LINE = 4 << 20  # bytes of one event
@@ -120,19 +121,36 @@ def tokens_of(usage: Any, name: str) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 24 else None
 
 
-def pieces(event: Json) -> list[tuple[int, str, str | None]]:
-    """Of each choice in an event: which sample, its new text (a thought is text too), and why it ended."""
-    found = []
-    choices = event.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if not isinstance(choice, dict):
-            raise ServerFailed("the server sent a choice that is no object")
-        delta = choice.get("delta") or choice.get("message") or {}
-        said = choice.get("text")
-        if said is None and isinstance(delta, dict):
-            said = "".join(filter(None, map(delta.get, ("reasoning_content", "reasoning", "content"))))
-        index, finish = choice.get("index", 0), choice.get("finish_reason")
-        if type(index) is not int or not isinstance(said or "", str) or not isinstance(finish or "", str):
-            raise ServerFailed("the server sent a choice of another shape")
-        found.append((index, said or "", finish))
-    return found
+class Pieces:
+    """What the events of one answer say. What a server tells of thoughts apart is put before the answer as models write
+    it themselves, between tags."""
+
+    def __init__(self) -> None:
+        self._thinking: set[int] = set()  # samples
+
+    def of(self, event: Json) -> list[tuple[int, str, str | None]]:
+        """Of each choice in an event: which sample, its new text, and why it ended. Raises ServerFailed."""
+        found = []
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                raise ServerFailed("the server sent a choice that is no object")
+            delta = choice.get("delta") or choice.get("message") or {}
+            delta = delta if isinstance(delta, dict) else {}
+            thought = delta.get("reasoning_content") or delta.get("reasoning")
+            said = delta.get("content") if choice.get("text") is None else choice["text"]
+            index, finish = choice.get("index", 0), choice.get("finish_reason")
+            texts = all(isinstance(each or "", str) for each in (thought, said, finish))
+            if type(index) is not int or not texts:
+                raise ServerFailed("the server sent a choice of another shape")
+            found.append((index, self._joined(index, thought or "", said or ""), finish))
+        return found
+
+    def _joined(self, index: int, thought: str, said: str) -> str:
+        if thought and index not in self._thinking:
+            self._thinking.add(index)
+            thought = f"{THOUGHTS_BEGIN}\n{thought}"
+        if said and index in self._thinking:
+            self._thinking.discard(index)
+            said = f"\n{THOUGHTS_END}\n\n{said}"
+        return thought + said

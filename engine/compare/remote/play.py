@@ -12,10 +12,10 @@ import numpy as np
 from engine.compare.remote.asking import (
     CLOSED,
     LONGEST_ERROR,
+    Pieces,
     ServerFailed,
     body,
     events,
-    pieces,
     route,
     status_words,
     tokens_of,
@@ -112,7 +112,7 @@ class Play:
         able, prompt = self._able, submission.prompt
         completions = "completions" not in able.lacks
         asked = body(prompt, submission.params, able.model, completions, able.lacks)
-        done, usage = False, None
+        done, usage, pieces = False, None, Pieces()
         async with self._http.stream("POST", route(prompt, completions), json=asked) as response:
             if response.status_code != 200:
                 data = b""
@@ -127,7 +127,7 @@ class Play:
                     break
                 now = self._now
                 usage = event.get("usage") or usage
-                for index, text, finish in pieces(event):
+                for index, text, finish in pieces.of(event):
                     if not 0 <= index < len(samples):
                         raise ServerFailed(f"the server sent a sample {index} that was not asked for")
                     self._piece(request, index, samples[index], text, finish, now)

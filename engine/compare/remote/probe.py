@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from engine.compare.remote.asking import CLOSED, Json, body, error_words, headers, pieces, status_words, tokens_of
+from engine.compare.remote.asking import CLOSED, Json, Pieces, body, error_words, headers, status_words, tokens_of
 from engine.compare.remote.server import Server
 from engine.config.checks import InvalidInput
 from engine.config.specs import SamplingParams
@@ -119,7 +119,8 @@ class _Asked:
         try:
             told = [json.loads(line) for line in lines if line != b"[DONE]"]
             failed = next((each for each in told if each.get("error")), None)
-            ended = any(finish for each in told for _, _, finish in pieces(each))
+            pieces = Pieces()
+            ended = any(finish for each in told for _, _, finish in pieces.of(each))
             counted = any(tokens_of(each.get("usage"), "completion_tokens") is not None for each in told)
         except (ValueError, AttributeError, RuntimeError, RecursionError):
             raise InvalidInput(f"{self._server.url} streams what is no answer of OpenAI's shape") from None

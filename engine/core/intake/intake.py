@@ -22,6 +22,7 @@ from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import PromptScored, Record, Submitted, freeze
+from engine.trace.thoughts import ends_amid
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class Prepared:
 
     @property
     def ticket(self) -> Ticket:
-        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.branches)
+        request = self.request
+        amid = ends_amid(self.record.text)
+        return Ticket(request.id, self.record.time, request.prompt_length, request.params.branches, amid)
 
 
 class Intake:

@@ -19,6 +19,7 @@ class Form(ABC):
     prefix: ClassVar[str]
     whole: ClassVar[str]
     part: ClassVar[str]
+    parted: ClassVar[bool] = False  # thoughts are told apart
 
     def __init__(self, model: str) -> None:
         self.id, self.model = f"{self.prefix}-{uuid.uuid4().hex}", model
@@ -26,11 +27,11 @@ class Form(ABC):
         self._frames: dict[bool, bytes] = {}
 
     @abstractmethod
-    def choice(self, index: int, text: str, told: TokensTold | None, finish: str) -> Json:
-        """One sample, whole."""
+    def choice(self, index: int, text: str, told: TokensTold | None, finish: str, thoughts: str = "") -> Json:
+        """One sample, whole; `thoughts` stand before its text."""
 
     @abstractmethod
-    def delta(self, index: int, text: str, told: TokensTold | None, finish: str | None) -> Json:
+    def delta(self, index: int, text: str, told: TokensTold | None, finish: str | None, thoughts: str = "") -> Json:
         """What is new of a sample."""
 
     def first(self, index: int) -> Json | None:
@@ -53,5 +54,7 @@ class Form(ABC):
         return b"".join([frame + to_json(choice) + b"]}\n\n" for choice in choices])
 
 
-def usage(prompt: int, completion: int) -> Json:
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+def usage(prompt: int, completion: int, thought: int = 0) -> Json:
+    """`thought`: so many of the completion's tokens."""
+    told: Json = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    return told | ({"completion_tokens_details": {"reasoning_tokens": thought}} if thought else {})

@@ -17,6 +17,7 @@ class TextPart(Asked):
 class ChatMessage(Asked):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
+    reasoning_content: str | None = None  # of an answer that is sent back: no model is to read its thoughts again
 
     @property
     def plain(self) -> Message:

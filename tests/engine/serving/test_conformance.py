@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import openai
@@ -230,3 +231,35 @@ def test_what_cannot_be_answered_is_told_as_the_clients_own_error(
     assert words in str(told.value)
     body: Any = told.value.body
     assert set(body) == {"message", "type", "param", "code"}
+
+
+THINKS = "<think>\n[a-z ]{40}\n</think>\n\n[A-Z][a-z ]{20}"
+
+
+def test_what_a_model_thinks_is_told_beside_its_answer(client: OpenAI) -> None:
+    asked = GREEDY | {"max_tokens": 60, "extra_body": {"response_format": {"type": "regex", "regex": THINKS}}}
+    whole = client.chat.completions.create(**asked)
+    parts = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    message = whole.choices[0].message
+    thoughts = str(message.model_extra["reasoning_content"])  # type: ignore[index]
+    assert 30 < len(thoughts.strip()) <= 40
+    assert message.content is not None
+    assert re.fullmatch("[A-Z][a-z ]{20}", message.content)
+    deltas = [part.choices[0].delta for part in parts[:-1]]
+    assert "".join(delta.content or "" for delta in deltas) == message.content
+    assert "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas) == thoughts
+    spoken = [bool(delta.content) for delta in deltas if delta.content or (delta.model_extra or {})]
+    assert spoken == sorted(spoken), "thoughts come first"
+    assert not spoken[0]
+    for usage in (whole.usage, parts[-1].usage):
+        assert usage is not None
+        assert usage.completion_tokens_details is not None
+        assert 8 < (usage.completion_tokens_details.reasoning_tokens or 0) < usage.completion_tokens - 2
+    again = [*FOX, {"role": "assistant", "content": message.content, "reasoning_content": thoughts}, *FOX]
+    kept = [*FOX, {"role": "assistant", "content": message.content}, *FOX]
+    said = [client.chat.completions.create(**GREEDY | {"messages": each}).choices[0].message for each in (again, kept)]
+    assert said[0] == said[1], "thoughts that are sent back are not read"
+    text = client.completions.create(
+        model="demo", prompt="Once", max_tokens=60, extra_body={"response_format": {"type": "regex", "regex": THINKS}}
+    )
+    assert text.choices[0].text.startswith("<think>\n"), "a completion's text is as it was written"

@@ -1,11 +1,13 @@
 """Thoughts are told from texts, and what they cost from traces."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.trace import Said, answer_begins, measure, split_thoughts
 from engine.trace.measures.formulas import MEASURES
 from engine.trace.records import Ended, FinishReason
-from engine.trace.thoughts import thought_tokens
+from engine.trace.thoughts import Parting, thought_tokens
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import D, P, step, submitted
 
@@ -76,3 +78,31 @@ def test_the_time_to_an_answer_and_the_share_of_thoughts_are_as_defined() -> Non
 def test_nobody_thinks_in_most_runs() -> None:
     trace = Trace([submitted(0.0, 0, 4), step(0, 0.0, 1.0, [(0, 0, 4, P)], {0: 7}, texts=["</think>"])])
     assert (measure(trace).ttfo, measure(trace).thought_share) == (None, None)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<th", "ink>", "</", "think>", "<", "a", " b", "\n", "\n\n", ""])),
+    st.integers(0, 6),
+)
+def test_an_answer_that_comes_in_pieces_is_parted_as_the_whole_one(words: list[str], cut: int) -> None:
+    text = "".join(words)
+    pieces = [text[i : i + cut] for i in range(0, len(text), cut)] if cut else words
+    parting = Parting()
+    parts = [*map(parting.push, pieces), parting.flush()]
+    thoughts, answer = ("".join(each) for each in zip(*parts))
+    whole = split_thoughts(text)
+    assert thoughts == whole.thoughts
+    assert answer == whole.answer
+    ends = [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
+    if whole.answer:
+        assert parting.tokens == thought_tokens("", text, ends)
+
+
+def test_what_begins_amid_thoughts_is_parted_too() -> None:
+    parting = Parting(amid=True)
+    assert [parting.push(piece) for piece in ("\n", "Two", " </thi", "nk>\n", "\nFour", "</think>")] == [
+        ("", ""), ("Two", ""), ("", ""), ("", ""), ("", "Four"), ("", "</think>"),
+    ]  # fmt: skip
+    assert parting.tokens == 4
+    assert parting.flush() == ("", "")
