@@ -14,10 +14,11 @@ def event(index: int = 0, finish: str | None = None, **delta: object) -> Json:
 def test_thoughts_and_answers_of_samples_that_come_mixed(name: str) -> None:
     pieces, texts = Pieces(), ["", "", ""]
     for told in [
-        event(0, role="assistant", content=""), event(0, **{name: "Two"}), event(1, content="Six"),
-        event(2, content=""), event(0, **{name: " and two."}), event(2, **{name: "Hm"}), event(0, content="Four"), event(0, content="."),
-        event(0, "stop"), event(2, "length", content=None),
-    ]:  # fmt: skip
+        event(0, role="assistant", content=""),
+        *(event(0, **{name: "Two"}), event(1, content="Six"), event(2, content=""), event(0, **{name: " and two."})),
+        *(event(2, **{name: "Hm"}), event(0, content="Four"), event(0, content=".")),
+        *(event(0, "stop"), event(2, "length", content=None)),
+    ]:
         for index, text, _ in pieces.of(told):
             texts[index] += text
     assert texts == ["<think>\nTwo and two.\n</think>\n\nFour.", "Six", "<think>\nHm"]
