@@ -9,7 +9,7 @@ from time import gmtime, strftime
 from app.language import digits, tr, trn
 from engine.config import SCHEMES
 from engine.jobs import engine_missing
-from engine.trace import FinishReason, Header, ModelCard, RequestView, State, answer_begins
+from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
@@ -104,7 +104,7 @@ def state_words(view: RequestView) -> str:
             return tr("finished")
         case State.WAITING:
             return tr("queued")
-        case State.DECODE if answer_begins(view.prompt, view.text) is None:
+        case State.DECODE if view.thinks:
             return tr("thinking")
         case State.DECODE:
             return tr("decoding")

@@ -14,7 +14,7 @@ from app.words import bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
-from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, model_info, simple_kv
+from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, model_info, rank_counts, simple_kv
 
 LENGTH = 1024
 SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
@@ -165,7 +165,8 @@ def _split_words(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], ranks:
         return [f"split over {ranks} ranks {where}: the table tells of one of them"]
     if not (needed := bills[0].devices):
         return []
-    where = f"split over {needed} such it would: --tensor-parallel {needed}"
+    whole = "" if needed in rank_counts(info, bills[0].quantization) else " --expert-parallel"
+    where = f"split over {needed} such it would: --tensor-parallel {needed}{whole}"
     return [f"as it is, not quantized, it does not fit on one device; {where}"]
 
 

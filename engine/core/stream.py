@@ -55,7 +55,7 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """What a caller knows of a request from the start; `submitted` in seconds from the trace's start; `amid`: its
-    prompt ends amid thoughts."""
+    samples begin amid thoughts."""
 
     request: int
     submitted: float

@@ -92,10 +92,11 @@ def fits(
 
 def _devices(info: ModelInfo, memory: DeviceMemory, bill: Fit, slots: int, budget: int, kv_dtype: str) -> int:
     """`Fit.devices` of a bill. On a CPU all ranks have one memory, and splitting gains no room."""
-    if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info):
+    if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info, bill.quantization):
         return 0
     how = bill.quantization, bill.dtype, slots, budget, kv_dtype
-    return next((n for n in rank_counts(info)[1:] if _fit(info, memory, *how, n).fits), 0)
+    both = (rank_counts(info, bill.quantization, whole) for whole in (False, True))
+    return next((n for n in sorted(set().union(*both) - {1}) if _fit(info, memory, *how, n).fits), 0)
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:

@@ -35,6 +35,13 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
     return linears + others
 
 
+def layers_share(info: ModelInfo, quantization: str, dtype: str, kind: str) -> float:
+    """What a quantization leaves of the bytes of a model's layers, embedding and output layer left out."""
+    ends = info.vocabulary * info.hidden * TORCH_BYTES[dtype] * (1 if info.tied and kind == "cuda" else 2)
+    held, plain = (held_bytes(info, name, dtype, kind) - ends for name in (quantization, "none"))
+    return held / plain if 0 < held <= plain else 1.0
+
+
 def held_as(info: ModelInfo, quantization: str) -> str:
     """What is loaded where a quantization, or none, is asked for: a checkpoint that holds one is in that."""
     return info.stored_as or quantization if quantization == "none" else quantization

@@ -16,12 +16,15 @@ from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.checkpoints.kv_heads import repeated_heads
+from engine.config.schemes import SCHEMES
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
 from engine.memory.rules import kv_token_bytes
+from engine.memory.splitting import expert_groups
+from engine.memory.weight_bytes import layers_share
 from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
@@ -41,7 +44,7 @@ from engine.parallel.pipeline import Pipeline, SharedPipeline, anatomy_of, refus
 from engine.parallel.ranks import Place, Ranks, no_ranks_here
 from engine.parallel.sequence import share_rows
 from engine.parallel.shards import narrowed
-from engine.parallel.split import Split
+from engine.parallel.split import UNPARTED, UNSPLIT, Split
 from engine.parallel.stages import Stage, stage_of
 from engine.trace.records import ModelCard
 
@@ -156,7 +159,7 @@ def _read(
     dtype = getattr(torch, load_dtype(info, quantization, device.type, spec.dtype))
     split, group, pipeline = None, None, None
     if place is not None and spec.parallel.pipeline > 1:
-        stage = _stage(spec, config, info, place.rank)
+        stage = _stage(spec, config, info, quantization, device, place.rank)
         config, pipeline = shortened(config), _pipeline(spec, place, stage, device)
     elif place is not None:
         config, split = narrowed(config, place.rank, place.board.ranks, spec.parallel.experts)
@@ -207,10 +210,16 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     cards = torch.cuda.device_count() if device.type == "cuda" else 0
     devices = device_of_each(device, spec.parallel.ranks, asked, cards)
     if spec.parallel.pipeline > 1:
-        _stage(spec, config, info, 0)
+        _stage(spec, config, info, held, device, 0)
         backend = chosen_for_stages(spec.parallel, device, gpu_path)
     else:
         narrowed(config, 0, spec.parallel.tensor, spec.parallel.experts)
+        odd = [n for n in expert_groups(info, held) if n % spec.parallel.tensor and not spec.parallel.experts]
+        if odd:
+            raise InvalidInput(
+                f"{asked}: of the {odd[0]:,} groups of columns that share a scale in each expert ranks cannot have a "
+                f"part each; use {UNPARTED}, or {UNSPLIT}"
+            )
         dtype = getattr(torch, load_dtype(info, held, device.type, spec.dtype))
         backend = chosen(spec.parallel, dtype, device, gpu_path)
     say("starting ranks")
@@ -240,9 +249,14 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     return loaded
 
 
-def _stage(spec: ModelSpec, config: Any, info: ModelInfo, rank: int) -> Stage:
-    sizes = {name: size for name, (_, size) in info.tensors.items()}
-    return stage_of(rank, spec.parallel.pipeline, anatomy_of(config), sizes)
+def _stage(spec: ModelSpec, config: Any, info: ModelInfo, held: str, device: torch.device, rank: int) -> Stage:
+    anatomy, share = anatomy_of(config), 1.0
+    if SCHEMES[held].made == "at load" and not info.stored_as:
+        share = layers_share(info, held, load_dtype(info, held, device.type, spec.dtype), device.type)
+    sizes = {
+        name: round(size * (share if anatomy.layer_of(name) >= 0 else 1)) for name, (_, size) in info.tensors.items()
+    }
+    return stage_of(rank, spec.parallel.pipeline, anatomy, sizes)
 
 
 def _pipeline(spec: ModelSpec, place: Place, stage: Stage, device: torch.device) -> Pipeline:

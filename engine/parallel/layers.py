@@ -5,8 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from engine.config.specs import InvalidInput
 from engine.parallel.group import Group
-from engine.parallel.split import EXPERTS, READS, shares
+from engine.parallel.split import EXPERTS, READS, UNSPLIT, shares
 
 
 class Summed(nn.Module):
@@ -51,8 +52,14 @@ class Gathered(nn.Module):
 
 
 def narrow_head(module: PreTrainedModel, rank: int, ranks: int) -> None:
-    """Leaves a rank its rows of the output layer, copied: what is tied to an embedding stays whole there."""
+    """Leaves a rank its rows of the output layer, copied: what is tied to an embedding stays whole there. Raises
+    InvalidInput for one that is quantized."""
     head: Any = module.get_output_embeddings()
+    if type(head) is not nn.Linear:
+        raise InvalidInput(
+            f"tensor_parallel={ranks}: this checkpoint's output layer is quantized, so ranks cannot have some of its "
+            f"columns; use 1, or {UNSPLIT}"
+        )
     begin, end = shares(head.out_features, rank, ranks)
     narrow = nn.Linear(head.in_features, end - begin, head.bias is not None, device="meta")
     narrow.weight = nn.Parameter(head.weight.detach()[begin:end].clone(), requires_grad=False)

@@ -26,7 +26,7 @@ PACKED = frozenset("qweight qzeros scales".split())  # what AWQ has of a layer
 INTERLEAVED = ("gpt_oss",)  # model types whose experts hold the columns of gate and up in turn, [experts, in, out]
 
 
-UNSPLIT = "pipeline_parallel, which parts no layer"
+UNSPLIT, UNPARTED = "pipeline_parallel, which parts no layer", "expert_parallel, which parts no expert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Split:
     def _groups(self, name: str, axis: int, shape: Sequence[int]) -> TensorPart:
         """Of inputs, or of groups of them that share a scale."""
         if shape[axis] % self.ranks:
-            unless = f"expert_parallel, which parts no expert, or {UNSPLIT}" if EXPERTS in name else f"1, or {UNSPLIT}"
+            unless = f"{UNPARTED}, or {UNSPLIT}" if EXPERTS in name else f"1, or {UNSPLIT}"
             raise InvalidInput(
                 f"{self.words}: the inputs of {name} share a scale in groups, and {self.ranks} ranks do not divide "
                 f"their number, {shape[axis]:,}; use {unless}"

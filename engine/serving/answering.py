@@ -102,7 +102,7 @@ class Answer:
         self._echoed = [text for text in echoed for _ in range(self._samples)]
         self._length = [0] * (len(reader.streams) * self._samples)  # characters that each choice has so far
         self._tokens = 0
-        self._partings = [Parting(reader.streams[i // self._samples].amid) for i in range(len(self._length))]
+        self._partings: dict[int, Parting] = {}  # by choice, from its first text on
         self.failure: ApiError | None = None
 
     async def whole(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,7 +169,10 @@ class Answer:
         text = deltas[0].text if len(deltas) == 1 else "".join([delta.text for delta in deltas])
         if not self._form.parted:
             return "", text
-        parting = self._partings[self._index(one)]
+        index = self._index(one)
+        if index not in self._partings:  # a fleet's stream knows by now how its prompt ends
+            self._partings[index] = Parting(self._reader.streams[one.stream].amid)
+        parting = self._partings[index]
         if parting.answers:  # most of all answers, from their first token on
             return "", text
         parts = [parting.push(delta.text, len(delta.token_ids)) for delta in deltas]
@@ -199,7 +202,7 @@ class Answer:
 
     @property
     def _usage(self) -> dict[str, Any]:
-        thought = sum(parting.tokens for parting in self._partings)
+        thought = sum(parting.tokens for parting in self._partings.values())
         return usage(sum(stream.prompt_tokens for stream in self._reader.streams), self._tokens, thought)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.config.specs import Message, SamplingParams
 from engine.trace.records import Array, Ended, FinishReason, Kind, Record, Step, Submitted
-from engine.trace.thoughts import thought_tokens
+from engine.trace.thoughts import answer_begins, begins_amid, thought_tokens
 
 
 class State(StrEnum):
@@ -258,9 +258,25 @@ class RequestView:
         return first - self.submitted if first is not None else None
 
     @property
+    def amid(self) -> bool:
+        """Whether its samples begin amid thoughts."""
+        return begins_amid(self.prompt, self.params)
+
+    def answer_begins(self, sample: SampleView) -> int | None:
+        """At which character of a sample's text its answer begins; 0 where it thinks not, None while it thinks."""
+        return answer_begins(sample.text, self.amid)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether all of its samples that go on are amid thoughts."""
+        going = [sample for sample in self.samples if sample.state is State.DECODE]
+        return bool(going) and all(self.answer_begins(sample) is None for sample in going)
+
+    @property
     def thoughts(self) -> list[int]:
         """Of each sample's tokens those that it thought before it answered; 0 where it thinks not."""
-        return [thought_tokens(self.prompt, sample.text, sample.text_ends) for sample in self.samples]
+        amid = self.amid
+        return [thought_tokens(sample.text, sample.text_ends, amid) for sample in self.samples]
 
     @property
     def ttfo(self) -> float | None:

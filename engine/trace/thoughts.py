@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from engine.config.specs import SamplingParams
+
 THOUGHTS_BEGIN, THOUGHTS_END = "<think>", "</think>"
 _BEGIN, _AMID = re.compile(rf"\s*{THOUGHTS_BEGIN}"), re.compile(rf"{THOUGHTS_BEGIN}\s*\Z")
 _NEAR = 64  # characters of a prompt's end
@@ -39,13 +41,20 @@ def thinks(text: str) -> bool:
 
 
 def ends_amid(prompt: str) -> bool:
-    """Whether what follows a prompt begins amid thoughts."""
+    """Whether a prompt ends amid thoughts."""
     return _AMID.search(prompt[-_NEAR:]) is not None
 
 
-def answer_begins(prompt: str, text: str) -> int | None:
-    """At which character of what follows a prompt its answer begins; 0 where nothing is thought, None while it is."""
-    if not (thinks(text) or ends_amid(prompt)):
+def begins_amid(prompt: str, params: SamplingParams) -> bool:
+    """Whether what follows a prompt begins amid thoughts. An answer that is held to a grammar which says nothing of
+    their end has none."""
+    return ends_amid(prompt) and (not params.constrained or THOUGHTS_END in (params.regex or ""))
+
+
+def answer_begins(text: str, amid: bool = False) -> int | None:
+    """At which character of a text its answer begins; 0 where nothing is thought, None while it is. `amid`: the text
+    begins amid thoughts."""
+    if not (amid or thinks(text)):
         return 0
     end = text.find(THOUGHTS_END)
     if end < 0:
@@ -54,10 +63,10 @@ def answer_begins(prompt: str, text: str) -> int | None:
     return len(text) - len(after.lstrip()) if after.strip() else None
 
 
-def thought_tokens(prompt: str, text: str, text_ends: Sequence[int]) -> int:
-    """How many of an answer's tokens come before the first that says something of the answer itself; `text_ends` says
+def thought_tokens(text: str, text_ends: Sequence[int], amid: bool = False) -> int:
+    """How many of a text's tokens come before the first that says something of the answer itself; `text_ends` says
     where each one's part of `text` ends."""
-    begins = answer_begins(prompt, text)
+    begins = answer_begins(text, amid)
     return len(text_ends) if begins is None else bisect_right(text_ends, begins) if begins else 0
 
 
@@ -80,9 +89,15 @@ class Parting:
     def push(self, text: str, tokens: int = 1) -> tuple[str, str]:
         """What is new of the thoughts, and of the answer, after so many tokens."""
         self._pending += tokens
+        thinking = len(self._held) + len(text) if self._thinks is not False else 0
         both = self._parted(text)
         if self._thinks is not None:
-            self.tokens += 0 if self.answers else self._pending
+            thought = self._pending
+            if self.answers:  # what was pushed may have brought both: tokens in proportion to their text, one at least
+                rest = len(both[1])
+                share = 1 - rest / thinking if thinking else 0.0
+                thought = max(0, min(round(thought * share), thought - 1))
+            self.tokens += thought
             self._pending = 0
         return both
 

@@ -47,7 +47,8 @@ def _why_not(split: Parallel, found: Estimate | None) -> str:
                 "{count} do not divide this model's {experts} experts.", count=split.tensor, experts=found.experts
             )
     odd = tr("{count} do not divide this model's heads or the columns of its MLPs.", count=split.tensor)
-    return found.whole or (odd if found.ranks and split.tensor not in found.ranks else "")
+    counts = found.whole_ranks if split.experts else found.ranks
+    return found.whole or (odd if counts and split.tensor not in counts else "")
 
 
 def residual_words(header: Header) -> str:

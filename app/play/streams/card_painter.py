@@ -13,7 +13,7 @@ from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui.look import theme
 from app.ui.look.font_face import Face, FontFace, wrapped
 from app.words import asked_words, duration, number, state_words
-from engine.trace import FinishReason, RequestView, SampleView, State, answer_begins
+from engine.trace import FinishReason, RequestView, SampleView, State
 
 CACHED = 1024
 SAYS = {
@@ -210,11 +210,11 @@ class CardPainter:
 
     def _say(self, painter: QPainter, view: RequestView, x: float, baseline: float, lines: Sequence[str]) -> None:
         """The last lines of the text, the first on the baseline; what is only thought is quiet."""
-        t, begins = self.theme, answer_begins(view.prompt, view.text)
-        if begins == 0:
-            self._write(painter, self.mono, t.text, x, baseline, lines)
-            return
+        t, begins = self.theme, view.answer_begins(view.samples[0])
         starts = self._tails[view.request].starts[-len(lines) :]
+        if begins == 0 or lines != self._tails[view.request].lines[-len(lines) :]:  # the last words on one line
+            self._write(painter, self.mono, t.secondary if begins is None else t.text, x, baseline, lines)
+            return
         for i, (line, start) in enumerate(zip(lines, starts)):
             only = len(line) if begins is None else min(max(0, begins - start), len(line))
             self._write(painter, self.mono, t.secondary, x, baseline + i * self.line_height, [line[:only]])

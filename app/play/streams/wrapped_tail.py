@@ -68,7 +68,7 @@ class WrappedTail:
         self._font, self._width = font, width
         self._columns = columns if columns is not None else columns_of(font, width)
         self._closed: list[tuple[str, int]] = []
-        self._lines: list[str] = []
+        self.lines: list[str] = []
         self.starts: list[int] = []  # where each of the lines begins in the text
         self._open = self._seen = 0
 
@@ -78,12 +78,12 @@ class WrappedTail:
         `text` is a beginning of the same text every time: what it says more costs what it is long, less all of it.
         """
         if len(text) == self._seen:
-            return self._lines
+            return self.lines
         if len(text) < self._seen:  # a moment before
             self._closed, self._open = [], 0
         if not text:
-            self._seen, self._lines, self.starts = 0, [], []
-            return self._lines
+            self._seen, self.lines, self.starts = 0, [], []
+            return self.lines
         if len(text) - self._open > LONGEST:
             begin = len(text) - LONGEST // 2
             space = text.find(" ", begin, begin + 200)
@@ -99,5 +99,5 @@ class WrappedTail:
         self._closed += [each for each in lines[:whole] if each[0]]
         del self._closed[:-KEPT]
         kept = [*self._closed, *(each for each in lines[whole:] if each[0])]
-        self._lines, self.starts = [line for line, _ in kept], [start for _, start in kept]
-        return self._lines
+        self.lines, self.starts = [line for line, _ in kept], [start for _, start in kept]
+        return self.lines

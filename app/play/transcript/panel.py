@@ -28,7 +28,7 @@ from app.ui.layout.boxes import column, fill, held, named, row
 from app.ui.line import Parts
 from app.ui.look import theme
 from app.words import duration, number, state_words
-from engine.trace import Array, Record, RequestView, SampleView, State, answer_begins, request_metrics
+from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 
 EMPTY = tr("Select a stream to read it whole.")
 LONE = 2  # messages of a chat with one answer: a system prompt and a question
@@ -209,7 +209,7 @@ class Transcript(QWidget):
             then = self.shown
             said = len(then.samples[sample.branch].text) if then is not None else 0
         ends = np.array(sample.text_ends, np.int64)
-        begins = answer_begins(view.prompt, sample.text)
+        begins = view.answer_begins(sample)
         thought = len(sample.text) if begins is None else begins
         self.text.show_answer(sample.text, ends, self._classes(view, sample), said, thought)
         self._tell_state()

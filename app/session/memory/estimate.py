@@ -18,9 +18,10 @@ class Estimate:
     """Bytes of the weights beside the memory's free and total bytes, of a model split over GPUs on one of them; `facts`
     in words, a line each; `fit` the whole bill, None without a model; `bills` those of all quantizations; `context`
     that of the model in tokens, 0 where it does not say. `whole`: why the model cannot be split over ranks, "" where it
-    can, over so many as `ranks`; `unstaged`: why its `layers` cannot be in several stages. `cards`: how many GPUs it
-    can be split over; 0 on a CPU, and where that is not known. `runtime` as of DeviceMemory. `heads`: of queries, and
-    those of keys and values that are stored; 0 where that is not known."""
+    can, over so many as `ranks`, with experts whole over so many as `whole_ranks`; `unstaged`: why its `layers` cannot
+    be in several stages. `cards`: how many GPUs it can be split over; 0 on a CPU, and where that is not known.
+    `runtime` as of DeviceMemory. `heads`: of queries, and those of keys and values that are stored; 0 where that is not
+    known."""
 
     weights: int
     free: int
@@ -31,6 +32,7 @@ class Estimate:
     context: int = 0
     whole: str = ""
     ranks: tuple[int, ...] = ()
+    whole_ranks: tuple[int, ...] = ()
     unstaged: str = ""
     layers: int = 0
     experts: int = 0
@@ -78,8 +80,10 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     """Reads the headers of a model that is here, in the cache too. Raises InvalidInput where it is not."""
     info, memory, config = local_info(spec), room(spec.device), config or EngineConfig()
     slots, budget, gpu = config.slots, config.token_budget, memory.kind == "cuda"
-    dividing = tuple(rank_counts(info))
-    ranks = spec.parallel.ranks if gpu and spec.parallel.ranks in dividing else 1  # on a CPU they have one memory
+    dividing, whole_experts = (tuple(rank_counts(info, spec.quantization, whole)) for whole in (False, True))
+    ranks = (
+        spec.parallel.ranks if gpu and spec.parallel.ranks in (*dividing, *whole_experts) else 1
+    )  # on a CPU they have one memory
     how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype, ranks=ranks)
     bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
@@ -89,13 +93,14 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    whole, staged = why_whole(info), why_unstaged(info)
+    whole, staged = why_whole(info, spec.quantization), why_unstaged(info)
     if spec.kv_heads != "auto":
         whole = staged = tr("A model whose KV heads are repeated is not split.")
     heads = info.heads, info.kv_heads_stored or info.kv_heads
-    split = whole, dividing, staged, info.layers, info.layer_experts, len(cards()) if gpu else 0, memory.runtime, heads
+    split = whole, dividing, whole_experts, staged, info.layers, info.layer_experts
+    gpus = len(cards()) if gpu else 0, memory.runtime
     weights = fit.weights * (1 + (config.disaggregated and not gpu))  # a prefill worker holds them once more
-    return Estimate(weights, memory.free, memory.total, facts, fit, bills, info.context, *split)
+    return Estimate(weights, memory.free, memory.total, facts, fit, bills, info.context, *split, *gpus, heads)
 
 
 def needed_and_free(spec: ModelSpec) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import PromptScored, Record, Submitted, freeze
-from engine.trace.thoughts import ends_amid
+from engine.trace.thoughts import begins_amid
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Prepared:
     @property
     def ticket(self) -> Ticket:
         request = self.request
-        amid = ends_amid(self.record.text)
+        amid = begins_amid(self.record.text, request.params)
         return Ticket(request.id, self.record.time, request.prompt_length, request.params.branches, amid)
 
 

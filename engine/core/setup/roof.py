@@ -79,6 +79,8 @@ def roof_of(model: LoadedModel, threads: int) -> Roof | None:
     of_products = f"{key} · {dtype} · torch {torch.__version__} · {inputs}x{outputs}"
     kept = _read()
     copies, products = _kept_copies(kept.get(key)), _kept_products(kept.get(of_products))
+    if copies is not None and not set(copies.working_sets) >= set(_working_sets(model.device)):
+        copies = None  # there was less room then
     try:
         if copies is None:
             if model.ranks is not None:

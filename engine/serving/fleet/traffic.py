@@ -29,6 +29,7 @@ from engine.trace.records import (
     Telemetry,
     freeze,
 )
+from engine.trace.thoughts import begins_amid
 from engine.trace.trace import Trace
 
 ROUTES = 256  # of the newest requests that it is told where they went
@@ -265,6 +266,7 @@ class Traffic:
             return
         replica.offset = flight.sent - self._start - record.time
         replica.takes(flight, record.request)
+        flight.stream.amid = begins_amid(record.text, flight.params)
         self._tell(flight, record.text)
         if flight.cancelled:
             self.drop(replica, record.request)

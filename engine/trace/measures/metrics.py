@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from engine.trace.measures.spread import Spread
 from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
+from engine.trace.thoughts import begins_amid
 from engine.trace.trace import Trace
 
 
@@ -208,9 +210,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
     drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)
     drafted, accepted = (sum(int(getattr(s, name).sum()) for s in drafting) for name in ("drafted", "accepted"))
     met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
-    views = [view for s in log.submitted if (view := trace.requests.get(s.request)) is not None]
-    thought = sum(sum(view.thoughts) for view in views)
-    answered = [ttfo for view in views if (ttfo := view.ttfo) is not None] if thought else []
+    thought, answered = _thoughts(log, trace)
     return Metrics(
         ttfo=Spread.of(answered) if answered else None,
         thought_share=thought / output if thought else None,
@@ -261,6 +261,20 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
         outside=header is not None and bool(header.outside),
         classes=priority_classes(log.submitted, times.request, times.ttft, times.e2e),
     )
+
+
+def _thoughts(log: _Log, trace: Trace) -> tuple[int, list[float]]:
+    """How many tokens were thought, and each TTFO. Looks at requests only where one may think: each takes time."""
+    texts = chain((s.text for s in log.all_steps), (e.text for e in log.ended))
+    if not (any("<" in text for text in texts) or any(begins_amid(s.text, s.params) for s in log.submitted)):
+        return 0, []
+    thought, answered = 0, []
+    for submission in log.submitted:
+        view = trace.requests.get(submission.request)
+        if view is not None:
+            thought += sum(view.thoughts)
+            answered += [] if view.ttfo is None else [view.ttfo]
+    return thought, answered if thought else []
 
 
 def _activated_experts(steps: Sequence[Step]) -> float | None:

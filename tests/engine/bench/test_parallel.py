@@ -1,5 +1,7 @@
 """The table of one device and two ranks, which share rows or do not."""
 
+from dataclasses import replace
+
 from engine.bench.parallel.run import measure
 from engine.bench.subject import Shape
 
@@ -26,4 +28,8 @@ def test_all_sides_say_the_same_and_tell_where_the_time_went() -> None:
     assert one.weights / 2 < two.weights < one.weights, "the embedding is whole"
     assert staged.weights < one.weights
     assert "nf4, float32, 16 rows" in measured.text()
+    assert "tokens: the same" in measured.text()
+    own = replace(measured, quantization="int8", same=None)
+    assert "tokens: not compared" in own.text()
+    assert replace(own, sides=(one, replace(two, machinery=0.0, waiting=0.0), staged)).reached
     assert "| one device | tensor | tensor and sequence | pipeline |" in measured.text()

@@ -296,7 +296,10 @@ def test_a_model_that_does_not_fit_on_one_device_may_fit_on_several() -> None:
     (whole,) = fits(info, small, quantizations=["none"])
     assert not whole.fits
     assert whole.devices == 2
-    assert {bill.devices for bill in fits(info, small)[1:]} == {0}, "what is quantized cannot be split"
+    less = DeviceMemory("cuda", 5 * GB, 5 * GB)
+    (nf4,) = fits(info, less, quantizations=["nf4"])
+    (half,) = fits(info, less, quantizations=["nf4"], ranks=2)
+    assert (nf4.fits, nf4.devices, half.fits) == (False, 2, True)
     eighth = DeviceMemory("cuda", 4 * GB, 4 * GB)
     (split,) = fits(info, eighth, quantizations=["none"])
     assert split.devices == 8
@@ -330,3 +333,17 @@ def test_what_cannot_be_split_is_told_before_a_load(tiny_folder: Callable[[str],
     assert rank_counts(llama) == [1, 2]
     assert why_unstaged(llama) == ""
     assert set(PLANNED) == set(INTERLEAVED)
+
+
+def test_groups_of_columns_that_share_a_scale_are_whole_on_every_rank() -> None:
+    """As gpt-oss-120b has them: 90 groups of 32 columns an expert, which two ranks divide, and 128 experts."""
+    matrices = ((2880, 5760, 36 * 128), (2880, 2880, 36 * 128))
+    config = {"heads": 64, "kv_heads": 8, "head_dim": 64, "hidden": 2880, "layer_experts": 128, "mlp": 4 * 2880}
+    stored = StoredQuantization("mxfp4", 4, 32)
+    info = replace(large(), **config, model_type="gpt_oss", experts=1, expert_matrices=matrices, quantized=stored)
+    assert rank_counts(info) == [1, 2]
+    assert rank_counts(info, whole_experts=True) == [1, 2, 4, 8]
+    assert why_whole(info) == ""
+    plain = replace(info, quantized=None)
+    assert rank_counts(plain) == [1, 2, 4, 8], "where nothing shares a scale a load looks at the columns"
+    assert rank_counts(plain, "nf4") == [1], "45 groups of 64"

@@ -8,14 +8,19 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedConfig
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
 from engine.bench.cpu.rounded_awq import save_rounded_awq
+from engine.bench.rounding import round_to_nearest
 from engine.checkpoints import local_info
+from engine.checkpoints.inspect import inspect_model
 from engine.memory import DeviceMemory, fits, rank_counts, why_whole
+from engine.memory.weight_bytes import layers_share
 from engine.parallel.split import Split
 from tests.engine.models.quantization.make_mxfp4 import save_rounded_mxfp4
-from tests.engine.tiny_models import random_prompts
+from tests.engine.tiny_models import TINY_MODELS, TinyModel, change_config, random_prompts, save_tiny_model
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 CONFIG = EngineConfig(max_running=8, token_budget=64)
@@ -54,6 +59,7 @@ def said(engine: Engine, params: SamplingParams = GREEDY) -> list[tuple[int, ...
         ("gpt-oss", "mxfp4", [HEADS, EXPERTS, STAGES]),
         ("demo", "nf4", [HEADS]),
         ("demo-moe", "nf4", [EXPERTS]),
+        ("demo", "int8", [STAGES]),
     ],
 )
 def test_ranks_that_have_the_codes_of_one_device_give_its_tokens(
@@ -103,10 +109,49 @@ def test_groups_that_ranks_do_not_divide_are_refused_with_what_would(
         Engine(spec, threads=1)
     assert rank_counts(local_info(spec)) == [1]
     assert why_whole(local_info(spec)) == (
-        "no number of ranks divides its 4 heads and 2 of keys and values in AWQ's groups"
+        "no number of ranks divides its 4 heads and 2 of keys and values in groups that share a scale"
     )
     split = Split(0, 4, 8, 4, 8, "gpt_oss")
     with pytest.raises(InvalidInput, match="do not divide their number, 90; use expert_parallel"):
         split.part("model.layers.0.mlp.experts.down_proj_blocks", (32, 2880, 90, 16))
     with pytest.raises(InvalidInput, match=r"the 80 outputs of .*q_proj are AWQ, 8 of them in a number"):
         split.part("model.layers.0.self_attn.q_proj.qweight", (64, 10))
+
+
+def test_an_output_layer_that_is_packed_is_left_whole(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = save_rounded_awq(tiny_folder("llama"), tmp_path / "llama", 16)
+    state = load_file(folder / "model.safetensors")
+    packed = round_to_nearest(state.pop("lm_head.weight"), 16)
+    state |= dict(zip(("lm_head.qweight", "lm_head.qzeros", "lm_head.scales"), packed))
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
+    change_config(folder, quantization_config={"quant_method": "awq", "bits": 4, "group_size": 16, "version": "gemm"})
+    spec, found = ModelSpec(str(folder), "awq", "float32", "cpu"), []
+    for parallel in (ONE, STAGES):
+        with Engine(replace(spec, parallel=parallel), CONFIG, threads=1) as engine:
+            found.append(said(engine))
+    assert found[0] == found[1]
+    with pytest.raises(InvalidInput, match=r"tensor_parallel=2: this checkpoint's output layer is quantized"):
+        Engine(replace(spec, parallel=HEADS), CONFIG, threads=1)
+
+
+def test_experts_whose_parts_would_stay_as_they_are_are_refused_with_what_would_do(tmp_path: Path) -> None:
+    """Of 192 columns there are three groups of 64: a part of each expert would be 16 bits, where its bill says four."""
+    save_tiny_model(TinyModel(lambda: mixture_of(192)), tmp_path)
+    spec = ModelSpec(str(tmp_path), "nf4", "bfloat16", "cpu")
+    with pytest.raises(InvalidInput, match=r"the 3 groups of columns that share a scale .* use expert_parallel"):
+        Engine(replace(spec, parallel=HEADS), CONFIG, threads=1)
+    with Engine(replace(spec, parallel=EXPERTS), CONFIG, threads=1) as engine:
+        (bill,) = fits(local_info(spec), LARGE, quantizations=["nf4"], ranks=2)
+        assert engine.trace.header.rank_weights == pytest.approx((bill.weights,) * 2, rel=0.04)
+
+
+def mixture_of(columns: int) -> PreTrainedConfig:
+    config = TINY_MODELS["qwen3 moe"].config()
+    config.moe_intermediate_size = columns
+    return config
+
+
+def test_stages_are_even_in_the_bytes_that_their_layers_are_held_in() -> None:
+    info = inspect_model(ModelSpec("demo"))
+    for quantization, least, most in [("none", 1, 1), ("int8", 0.25, 0.3), ("nf4", 0.13, 0.2)]:
+        assert least <= layers_share(info, quantization, "float32", "cpu") <= most

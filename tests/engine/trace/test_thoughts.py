@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trace import Said, answer_begins, measure, split_thoughts
+from engine import SamplingParams
+from engine.trace import Said, measure, split_thoughts
 from engine.trace.measures.formulas import MEASURES
 from engine.trace.records import Ended, FinishReason
-from engine.trace.thoughts import Parting, thought_tokens
+from engine.trace.thoughts import Parting, answer_begins, begins_amid, thought_tokens
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import D, P, step, submitted
 
@@ -50,8 +51,9 @@ def test_the_tokens_before_an_answer_are_counted(
     prompt: str, pieces: list[str], thought: int, begins: str | None
 ) -> None:
     text, ends = "".join(pieces), [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
-    assert thought_tokens(prompt, text, ends) == thought
-    at = answer_begins(prompt, text)
+    amid = begins_amid(prompt, SamplingParams())
+    assert thought_tokens(text, ends, amid) == thought
+    at = answer_begins(text, amid)
     assert (None if at is None else text[at:]) == begins
 
 
@@ -75,6 +77,24 @@ def test_the_time_to_an_answer_and_the_share_of_thoughts_are_as_defined() -> Non
     assert MEASURES["ttfo.mean"].read(found) == 2.25
 
 
+def test_an_answer_that_is_held_to_a_grammar_thinks_only_where_that_says_so() -> None:
+    assert begins_amid(AMID, SamplingParams())
+    assert not begins_amid(AMID, SamplingParams(json_schema={"type": "object"}))
+    assert not begins_amid(AMID, SamplingParams(choices=("yes", "no")))
+    assert begins_amid(AMID, SamplingParams(regex="[a-z]{5}</think>[A-Z]"))
+    assert not begins_amid("Hi", SamplingParams())
+
+
+def test_a_piece_of_many_tokens_that_brings_both_is_shared_out_by_its_text() -> None:
+    parting = Parting()
+    assert parting.push("<think>\nTwo and", 4) == ("Two and", "")
+    assert parting.push(" two.</think>\n\nFour", 5) == (" two.", "Four")
+    assert parting.tokens == 4 + 4
+    parting = Parting()
+    assert parting.push("Four, of course", 5) == ("", "Four, of course")
+    assert parting.tokens == 0
+
+
 def test_nobody_thinks_in_most_runs() -> None:
     trace = Trace([submitted(0.0, 0, 4), step(0, 0.0, 1.0, [(0, 0, 4, P)], {0: 7}, texts=["</think>"])])
     assert (measure(trace).ttfo, measure(trace).thought_share) == (None, None)
@@ -96,7 +116,7 @@ def test_an_answer_that_comes_in_pieces_is_parted_as_the_whole_one(words: list[s
     assert answer == whole.answer
     ends = [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
     if whole.answer:
-        assert parting.tokens == thought_tokens("", text, ends)
+        assert parting.tokens == thought_tokens(text, ends)
 
 
 def test_what_begins_amid_thoughts_is_parted_too() -> None:

@@ -402,5 +402,5 @@ def test_what_is_only_thought_is_quiet_and_told_by_the_state(bridge, tell, story
     assert words(bridge)[1] == "decoding"
     assert said["Of kites. </think> "] == t.secondary
     assert said["Up it"] == t.text
-    assert "5 tokens of thoughts" not in request_tooltip(bridge.requests[2])
+    assert "tokens of thoughts" not in request_tooltip(bridge.requests[2])
     assert "6 tokens of thoughts\nTTFO" in request_tooltip(bridge.requests[1])

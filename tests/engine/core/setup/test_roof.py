@@ -102,6 +102,17 @@ def test_a_damaged_entry_is_measured_again(kept: Path) -> None:
     assert again.operations > 0
 
 
+def test_what_was_measured_with_less_room_is_measured_again(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roof_module.machine, "memory", lambda: (1 << 34, 8 << 20))
+    small, model = roof_of(load(ModelSpec("demo")), 1), load(ModelSpec("demo-draft"))
+    monkeypatch.undo()
+    monkeypatch.setenv("BATCHSCOPE_DATA", str(kept.parents[1]))
+    full = roof_of(model, 1)
+    assert small is not None
+    assert full is not None
+    assert len(small.working_sets) < len(full.working_sets) == len(CPU_SETS)
+
+
 def test_without_room_to_measure_there_is_no_roof_and_the_engine_starts(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
