@@ -26,12 +26,13 @@ A_THREAD = 16_384  # values a thread must have to do, or waking it takes longer
 
 
 def run(values: Structure, threads: int) -> None:
-    """Raises MemoryError where there was none for it."""
-    if function("run_part")(work(values.work), byref(values), threads):
-        raise MemoryError(f"no memory for {values.work}")
+    """Raises MemoryError where there was none for it. While a step is recorded it is noted alone: what it would compute
+    is of no use, and of a step as large as there is room for takes longer than all else of a load."""
     recorder = recording.get()
     if recorder is not None:
         recorder.called(values)
+    elif function("run_part")(work(values.work), byref(values), threads):
+        raise MemoryError(f"no memory for {values.work}")
 
 
 def part_of(rows: int, x: Tensor) -> Part:

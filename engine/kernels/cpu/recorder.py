@@ -42,8 +42,9 @@ class Made:
 
 
 class Recorder(TorchDispatchMode):
-    """While it is entered, this thread's forward is recorded. `inputs` are the tensors that differ from step to step;
-    what is computed from others alone, weights say, is computed once and kept."""
+    """While it is entered, this thread's forward is recorded: our kernels compute nothing, what they would fill is zeros
+    (places in tables are ones that there are), and torch computes as ever. `inputs` are the tensors that differ from
+    step to step; what is computed from others alone, weights say, is computed once and kept."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class Recorder(TorchDispatchMode):
         packet, name = func.overloadpacket, str(func)
         read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if packet in ALLOCATIONS:
-            self._keep(out, "")
+            self._keep(out.zero_(), "")
         elif func is aten._local_scalar_dense.default:
             raise Unrecordable("the model reads a value while it computes")
         elif func._schema.is_mutable:
