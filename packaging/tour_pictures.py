@@ -71,6 +71,7 @@ SCENES = (
     Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model=MIXTURE),
     Scene("ranks", "mixed-lengths", CONTINUOUS, 0.2, (("experts", QSize(1000, 330)),), 24, model=SHARED_OUT),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
+    Scene("thoughts", "thoughts", EngineConfig(max_running=12), 0.5, (("window", WIDE),), 12),
 )
 
 

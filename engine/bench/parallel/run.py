@@ -55,7 +55,7 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Measured:
     sides: tuple[Side, ...]
-    same: bool | None  # tokens; None where each rank quantizes its own part
+    same: bool | None  # tokens; None where sums are rounded otherwise, or each rank quantizes its own part
     threads: int
     dtype: str
     quantization: str
@@ -92,7 +92,7 @@ class Measured:
             for title, name, form in columns
         ]
         lines += ["", f"machinery and waiting: {self.share:.1%} of a step (goal: at most {MOST:.0%})"]
-        told = {True: "the same", False: "NOT the same", None: "not compared, since ranks have scales of their own"}
+        told = {True: "the same", False: "NOT the same", None: "not compared, since ranks round otherwise"}
         return "\n".join([*lines, f"tokens: {told[self.same]}"])
 
 
@@ -132,7 +132,7 @@ def measure(rounds: int, threads: int | None, dtype: str, shape: Shape, quantiza
                     spent[name] += others.spent if others is not None else ()
     first = [found[0] for found in traces.values()]
     alike = all(agreement(first[0], other).verdict is not Verdict.DIFFERS for other in first[1:])
-    same = alike if quantization in EXACT else None
+    same = alike if quantization in EXACT and dtype == "float32" else None
     sides = tuple(side_of(name, found, spent[name]) for name, found in traces.items())
     return Measured(sides, same, each, dtype, quantization)
 

@@ -42,7 +42,7 @@ class Made:
 
 
 class Recorder(TorchDispatchMode):
-    """While it is entered, this thread's forward is recorded: our kernels compute nothing, what they would fill is zeros
+    """While it is entered, this thread's forward is recorded: our kernels compute nothing, what they fill is zeros
     (places in tables are ones that there are), and torch computes as ever. `inputs` are the tensors that differ from
     step to step; what is computed from others alone, weights say, is computed once and kept."""
 
