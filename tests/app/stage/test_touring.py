@@ -85,7 +85,8 @@ def test_a_tour_points_in_its_turn_gives_up_what_runs_and_brings_back_texts_and_
     layout = standing(window)
 
     (tmp_path / "scenes").mkdir()
-    tour = begin(window, scenes(tmp_path / "scenes", RUN, LONG, TINY))
+    longer = RUN.replace("seconds = 0.5", "seconds = 1.5")  # than a busy machine holds a window up
+    tour = begin(window, scenes(tmp_path / "scenes", longer, LONG, TINY))
     seen: list[tuple[str, int]] = []
 
     def held() -> bool:
