@@ -6,7 +6,7 @@ Reads each record once, from where the requests began: a chat costs what it says
 from dataclasses import dataclass, field
 
 from engine import Trace
-from engine.trace import THOUGHTS_BEGIN, THOUGHTS_END, Ended, FinishReason, Record, Step, Submitted, ends_amid, thinks
+from engine.trace import THOUGHTS_OPENED, Ended, FinishReason, Parting, Record, Step, Submitted, begins_amid
 
 
 @dataclass(slots=True, eq=False)
@@ -19,9 +19,9 @@ class Heard:
     first: float | None = None
     last: float | None = None
     tokens: int = 0
-    thought: float | None = None  # when the model's thoughts ended
+    thought: float | None = None  # when the answer began, where something was thought before it
     thoughts: int = 0  # tokens until then
-    tail: str = ""  # of the text: thoughts may end amid two pieces
+    parting: Parting = field(default_factory=Parting)
     reason: FinishReason | None = None
     error: str = ""
 
@@ -49,11 +49,10 @@ class Heard:
             self.tokens += count
         if text:
             self.parts.append(text)
-            if self.thought is None:
-                tail = self.tail + text
-                self.tail = tail[1 - len(THOUGHTS_END) :]
-                if THOUGHTS_END in tail and thinks(self.text):
-                    self.thought, self.thoughts = time, self.tokens
+        if not self.parting.answers:
+            self.parting.push(text, count)
+            if self.parting.answers and self.parting.tokens:
+                self.thought, self.thoughts = time, self.parting.tokens
 
 
 class Hearing:
@@ -90,8 +89,9 @@ class Hearing:
             case Submitted() if record.request in requests:
                 heard = requests[record.request]
                 heard.submitted, heard.prompt_tokens = record.time, len(record.token_ids)
-                if ends_amid(record.text):
-                    heard.parts.append(f"{THOUGHTS_BEGIN}\n")
+                if begins_amid(record.text, record.params):
+                    heard.parts.append(THOUGHTS_OPENED)
+                    heard.parting = Parting(amid=True)
             case Ended() if record.request in requests and record.branch == 0:
                 heard = requests[record.request]
                 heard.emitted(len(record.token), record.text, record.time)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.decoding.detokenizer import Detokenizer
+from engine.trace.thoughts import THOUGHTS_CLOSED, THOUGHTS_OPENED
 
 NAMES = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 ANALYSIS, COMMENTARY = "analysis", "commentary"  # channels: of thoughts, and of what is told about calls of tools
-BEGIN, END = "<think>\n", "\n</think>\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +75,5 @@ class ChannelDetokenizer:
         thinks, before = named and (words.startswith(ANALYSIS) or to_a_tool), self._thinks
         self._thinks = thinks
         if thinks:
-            return "\n\n" if before else BEGIN
-        return END if before else ""
+            return "\n\n" if before else THOUGHTS_OPENED
+        return THOUGHTS_CLOSED if before else ""

@@ -41,7 +41,7 @@ from engine.trace.records import (
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.tally import Tally, TallyIndex
-from engine.trace.thoughts import THOUGHTS_BEGIN, THOUGHTS_END, Said, ends_amid, split_thoughts, thinks
+from engine.trace.thoughts import THOUGHTS_OPENED, Parting, Said, begins_amid, split_thoughts
 from engine.trace.timed_kernels import KernelTimes, kernel_times
 from engine.trace.trace import Trace
 from engine.trace.work import Work, WorkCounter, activated_by_chance, count_work

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from engine.config.specs import SamplingParams
 
 THOUGHTS_BEGIN, THOUGHTS_END = "<think>", "</think>"
+THOUGHTS_OPENED, THOUGHTS_CLOSED = f"{THOUGHTS_BEGIN}\n", f"\n{THOUGHTS_END}\n\n"  # as models write them
 _BEGIN, _AMID = re.compile(rf"\s*{THOUGHTS_BEGIN}"), re.compile(rf"{THOUGHTS_BEGIN}\s*\Z")
 _NEAR = 64  # characters of a prompt's end
 
@@ -40,15 +41,11 @@ def thinks(text: str) -> bool:
     return _BEGIN.match(text) is not None
 
 
-def ends_amid(prompt: str) -> bool:
-    """Whether a prompt ends amid thoughts."""
-    return _AMID.search(prompt[-_NEAR:]) is not None
-
-
 def begins_amid(prompt: str, params: SamplingParams) -> bool:
     """Whether what follows a prompt begins amid thoughts. An answer that is held to a grammar which says nothing of
     their end has none."""
-    return ends_amid(prompt) and (not params.constrained or THOUGHTS_END in (params.regex or ""))
+    amid = _AMID.search(prompt[-_NEAR:]) is not None
+    return amid and (not params.constrained or THOUGHTS_END in (params.regex or ""))
 
 
 def answer_begins(text: str, amid: bool = False) -> int | None:

@@ -8,7 +8,7 @@ import httpx2
 
 from engine.compare.remote.server import Server
 from engine.config.specs import Prompt, SamplingParams
-from engine.trace.thoughts import THOUGHTS_BEGIN, THOUGHTS_END
+from engine.trace.thoughts import THOUGHTS_CLOSED, THOUGHTS_OPENED
 
 Json = dict[str, Any]
 LONGEST_LINE = 4 << 20  # bytes of one event
@@ -149,8 +149,8 @@ class Pieces:
     def _joined(self, index: int, thought: str, said: str) -> str:
         if thought and index not in self._thinking:
             self._thinking.add(index)
-            thought = f"{THOUGHTS_BEGIN}\n{thought}"
+            thought = f"{THOUGHTS_OPENED}{thought}"
         if said and index in self._thinking:
             self._thinking.discard(index)
-            said = f"\n{THOUGHTS_END}\n\n{said}"
+            said = f"{THOUGHTS_CLOSED}{said}"
         return thought + said

@@ -17,10 +17,10 @@ from engine.trace.measures.draft_speedup import draft_speedup
 from engine.trace.measures.priority_class import PriorityClass, priority_classes
 from engine.trace.measures.slo import Slo
 from engine.trace.measures.spread import Spread
+from engine.trace.measures.thinking import thinking
 from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
-from engine.trace.thoughts import begins_amid
 from engine.trace.trace import Trace
 
 
@@ -210,7 +210,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
     drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)
     drafted, accepted = (sum(int(getattr(s, name).sum()) for s in drafting) for name in ("drafted", "accepted"))
     met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
-    thought, answered = _thoughts(log, trace)
+    texts = chain((s.text for s in log.all_steps), (e.text for e in log.ended))
+    thought, answered = thinking(log.submitted, texts, trace)
     return Metrics(
         ttfo=Spread.of(answered) if answered else None,
         thought_share=thought / output if thought else None,
@@ -261,20 +262,6 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
         outside=header is not None and bool(header.outside),
         classes=priority_classes(log.submitted, times.request, times.ttft, times.e2e),
     )
-
-
-def _thoughts(log: _Log, trace: Trace) -> tuple[int, list[float]]:
-    """How many tokens were thought, and each TTFO. Looks at requests only where one may think: each takes time."""
-    texts = chain((s.text for s in log.all_steps), (e.text for e in log.ended))
-    if not (any("<" in text for text in texts) or any(begins_amid(s.text, s.params) for s in log.submitted)):
-        return 0, []
-    thought, answered = 0, []
-    for submission in log.submitted:
-        view = trace.requests.get(submission.request)
-        if view is not None:
-            thought += sum(view.thoughts)
-            answered += [] if view.ttfo is None else [view.ttfo]
-    return thought, answered if thought else []
 
 
 def _activated_experts(steps: Sequence[Step]) -> float | None:

@@ -31,7 +31,7 @@ def test_thoughts_end_when_their_last_tag_is_whole_however_it_comes() -> None:
     heard = Heard()
     for moment, piece in enumerate(("<th", "ink>a </th", "ink> b", " </thi", "nk> c", " </think> d")):
         heard.emitted(1, piece, float(moment))
-    assert (heard.thought, heard.thoughts) == (2.0, 3)
+    assert (heard.thought, heard.thoughts) == (2.0, 2), "the third says something of the answer"
     plain = Heard()
     for piece in ("Close it with ", "</think>", "."):
         plain.emitted(1, piece, 0.0)
@@ -47,3 +47,15 @@ def test_a_prompt_that_ends_amid_thoughts_has_the_answer_begin_there() -> None:
     hearing.hear()
     heard.emitted(1, "Greet", 1.0)
     assert split_thoughts(heard.text) == Said("Greet", "", True)
+
+
+def test_behind_such_a_prompt_an_answer_that_is_held_to_a_grammar_is_no_thought() -> None:
+    trace = Trace()
+    hearing = Hearing(trace)
+    heard = hearing.listen(0, 0)
+    params = SamplingParams(choices=("yes", "no"))
+    trace.append(Submitted(0.0, 0, "<|assistant|><think>\n", np.array([1], np.int32), params))
+    hearing.hear()
+    heard.emitted(1, "yes", 1.0)
+    assert split_thoughts(heard.text) == Said("", "yes")
+    assert heard.thought is None
