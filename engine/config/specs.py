@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from engine.config.adapters import adapter_name, adapters
 from engine.config.checks import InvalidInput as InvalidInput
-from engine.config.checks import check, number, one_of, whole
+from engine.config.checks import check, number, one_of, text, whole
 from engine.config.output_rules import biases, regular_expression, schema, texts
 from engine.config.parallel import Parallel
 from engine.config.schemes import SCHEMES
@@ -58,7 +59,8 @@ class ModelSpec:
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
     `parallel` splits it over several ranks, on a CPU. `kv_heads` repeats its key and value heads until there are so
     many, "all": one for each query head, as without grouped-query attention: the same answers, more K and V; "auto"
-    holds what it has.
+    holds what it has. `adapters` (LoRA, as PEFT writes them) are folders, or names of those that ship, as "NAME=SOURCE"
+    where they are to be called otherwise; requests choose one by its name, and share steps.
     """
 
     source: str = "demo"
@@ -69,6 +71,7 @@ class ModelSpec:
     trust_remote_code: bool = False
     parallel: Parallel = Parallel()
     kv_heads: int | str = "auto"
+    adapters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.parallel, dict):  # from a record
@@ -87,6 +90,16 @@ class ModelSpec:
             whole("kv_heads", self.kv_heads, rule="must be auto, all or a number of heads")
         whole_model = f"{self.parallel.words} splits the heads that a model has; use kv_heads=auto, or one device"
         check(self.kv_heads == "auto" or self.parallel.ranks == 1, "kv_heads", self.kv_heads, whole_model)
+        object.__setattr__(self, "adapters", adapters(self.adapters))
+        own = "adapters are of the heads that a model has; use kv_heads=auto, or none"
+        check(not self.adapters or self.kv_heads == "auto", "adapters", self.adapters, own)
+        one = f"{self.parallel.words} splits weights, and adapters are held whole; use one device, or no adapters"
+        check(not self.adapters or self.parallel.ranks == 1, "adapters", self.adapters, one)
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        """What requests call them."""
+        return tuple(map(adapter_name, self.adapters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,9 @@ class EngineConfig:
     `preemption` (paged modes) says how: "recompute" computes its tokens again later, "swap" copies their K and V to
     host memory and back, "auto" does what takes less time; `swap_memory` is how many bytes of it (None: enough for all
     that could run, within a quarter of what is free).
+
+    `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
+    run are all of one, as where an adapter is merged into the weights, and others wait until they are done.
     """
 
     mode: str = "continuous"
@@ -140,6 +156,7 @@ class EngineConfig:
     preemption: str = "recompute"
     swap_memory: int | None = None
     admission: str = "fcfs"
+    mixed_adapters: bool = True
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -161,6 +178,9 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
+        check(isinstance(self.mixed_adapters, bool), "mixed_adapters", self.mixed_adapters, "must be True or False")
+        batches = f"mode {self.mode!r} takes whoever is next; use one of {', '.join(PAGED_MODES)}, or leave it on"
+        check(self.mixed_adapters or self.paged, "mixed_adapters", self.mixed_adapters, batches)
         one_of("admission", self.admission, ADMISSIONS)
         prefixes = "looks for prompts in the prefix cache; switch prefix_caching on, or use fcfs, sjf or priority"
         if not self.paged:
@@ -250,6 +270,8 @@ class SamplingParams:
 
     Where `admission` asks for it, who has the lowest `priority` joins first, of those alike who came first.
 
+    `adapter` is the name of one of the model's adapters, "" for the model as it is.
+
     The output follows one grammar at most: `regex`, a regular expression for all of it; `choices`, texts of which it is
     one; or `json_schema` (a mapping, its text, or a pydantic model), kept as its text: then it is JSON on one line with
     the separators of `json.dumps`. Where max_tokens cut it off, the grammar is not complete.
@@ -279,6 +301,7 @@ class SamplingParams:
     json_schema: str | None = None
     prompt_logprobs: int | None = None
     priority: int = 0
+    adapter: str = ""
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -303,6 +326,7 @@ class SamplingParams:
             whole("prompt_logprobs", self.prompt_logprobs, 0, 20, "must be None (off), or a whole number from 0 to 20")
         whole("n", self.n, 1, MOST_SAMPLES)
         whole("priority", self.priority, -MOST_PRIORITY, MOST_PRIORITY)
+        text("adapter", self.adapter)
         self._check_rules()
         self._check_beams()
 

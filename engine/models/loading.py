@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from engine.memory.fit import load_dtype
 from engine.memory.rules import kv_token_bytes
 from engine.memory.splitting import expert_groups
 from engine.memory.weight_bytes import layers_share
+from engine.models.adapters import Adapters, install
 from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
@@ -56,7 +58,8 @@ class LoadedModel:
     Of a model that is split, `module` and `layer_kv` are this rank's part, `group` is what it meets the others over,
     and `ranks` are the others, on rank 0; there the card is that of the whole model, and `others_kv` the other ranks'
     `layer_kv`; of a pipeline, `stage_layers` are how many layers each stage has. `routing` tells which experts of a
-    mixture its tokens are sent to; None of other models, and of a stage, which sees its own layers alone.
+    mixture its tokens are sent to; None of other models, and of a stage, which sees its own layers alone. `adapters`
+    are told which of them each token goes through; None where it was loaded without any.
     """
 
     module: PreTrainedModel
@@ -75,6 +78,7 @@ class LoadedModel:
     stage_layers: tuple[int, ...] = ()
     routing: Routing | None = None
     spec: ModelSpec | None = None  # by which another process loads the same
+    adapters: Adapters | None = None
     _detokenizers: DetokenizerFactory | None = None
 
     def card_with(self, kv_dtype: str) -> ModelCard:
@@ -184,6 +188,9 @@ def _read(
         give_back()  # what quantizing took beside the weights
     say("fusing small operations")
     loaded.fusion = fuse(module)
+    if spec.adapters:
+        say("reading adapters")
+        _adapt(loaded, spec.adapters)
     if split is not None and group is not None:
         _refuse_unsplit(loaded, split)
         meet(module, group, loaded.card.vocabulary)
@@ -195,6 +202,19 @@ def _read(
         refuse_inseparable(module, pipeline, info.model_type)
         loaded.group = pipeline
     return loaded
+
+
+def _adapt(loaded: LoadedModel, given: Sequence[str]) -> None:
+    with torch.inference_mode():
+        adapters = install(loaded.module, given, loaded.dtype, loaded.device)
+    loaded.adapters, loaded.held_bytes = adapters, loaded.held_bytes + adapters.bytes
+    loaded.card = replace(
+        loaded.card,
+        adapters=adapters.names,
+        adapter_ranks=adapters.ranks,
+        adapter_bytes=adapters.bytes,
+        weight_bytes=loaded.card.weight_bytes + adapters.bytes,
+    )
 
 
 def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torch.device) -> LoadedModel:

@@ -41,6 +41,13 @@ class Packed(Protocol):
         """`[..., columns]` of `[..., depth]`."""
 
 
+class Adapts(Protocol):
+    """What changes a product by the adapters of its rows."""
+
+    def add(self, out: Tensor, x: Tensor) -> Tensor:
+        """`out` `[..., columns]` of x `[..., depth]`, changed."""
+
+
 class HeldByLayers:
     """What is multiplied is that of the layers, and they tell of it."""
 
@@ -135,6 +142,7 @@ class PackedLinear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.packed = pack(linear.weight, linear.bias, room)
         self.bias = linear.bias
+        self.adapted: Adapts | None = None
 
     @property
     def weight(self) -> Tensor:
@@ -146,17 +154,19 @@ class PackedLinear(nn.Module):
         return self.packed.held
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.packed.multiply(x)
+        out = self.packed.multiply(x)
+        return out if self.adapted is None else self.adapted.add(out, x)
 
     __call__ = forward  # hooks are not heard: looking for them takes longer than a small step's arithmetic
 
 
 class JoinedProduct:
     """Linear layers of one input as one product. Whoever asks first has it computed; the others take their part of it,
-    if what they are given is that very tensor. Kept until all have taken theirs."""
+    if what they are given is that very tensor. Kept until all have taken theirs. `adapted`: what adapters add to it."""
 
     def __init__(self, packed: Packed, widths: list[int]) -> None:
         self.packed, self.widths = packed, widths
+        self.adapted: Adapts | None = None
         self._input: Tensor | None = None
         self._parts: list[Tensor | None] = []
         self._left = 0  # parts that were not taken yet
@@ -166,7 +176,9 @@ class JoinedProduct:
         out = self._parts[index] if x is self._input else None
         if out is None:
             self._input, self._left = x, len(self.widths)
-            self._parts = [*torch.split_with_sizes(self.packed.multiply(x), self.widths, -1)]
+            product = self.packed.multiply(x)
+            product = product if self.adapted is None else self.adapted.add(product, x)
+            self._parts = [*torch.split_with_sizes(product, self.widths, -1)]
             out = self._parts[index]
             assert out is not None
         self._parts[index] = None

@@ -17,7 +17,7 @@ from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
 
 HEAD = 5  # rows, and pairs of blocks that are copied, swapped out and swapped in, and scored rows
-COLUMNS = 7  # slot, first, count, kind, samples, blocks that stay, blocks that are new
+COLUMNS = 8  # slot, first, count, kind, samples, adapter, blocks that stay, blocks that are new
 THERE = 8  # beside the kind: the row's last token is on the device
 KINDS = {int(kind) + there: (kind, there > 0) for kind in Kind for there in (0, THERE)}
 
@@ -46,7 +46,7 @@ class Sender:
             ids += row.ids()
             blocks += now[stay:]
             kind = row.kind if there is None or not there(row) else row.kind + THERE
-            words += (row.slot, row.first, row.count, kind, row.samples, stay, len(now) - stay)
+            words += (row.slot, row.first, row.count, kind, row.samples, row.branch.adapter, stay, len(now) - stay)
         words += chain(ids, blocks, *chain(*pairs, scored))
         return np.array(words, np.int32).tobytes()
 
@@ -63,6 +63,7 @@ class Slot:
     slot: int
     blocks: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    adapter: int = 0
     beam: None = None  # whatever chooses among branches is rank 0's alone
 
 
@@ -79,8 +80,9 @@ class Receiver:
         columns = [words[i : i + COLUMNS] for i in range(HEAD, at, COLUMNS)]
         new_at = at + sum([column[2] for column in columns])  # where blocks begin: behind all tokens
         rows = []
-        for slot, first, count, kind, samples, stay, new in columns:
+        for slot, first, count, kind, samples, adapter, stay, new in columns:
             known: Any = self._slots[slot]
+            known.adapter = adapter
             joins = stay != len(known.blocks)
             if new or joins:
                 known.blocks[stay:] = words[new_at : new_at + new]

@@ -14,8 +14,8 @@ from engine.scheduler.request import Branch
 
 class DeviceRows:
     """The state of `slots` slots and of a dummy one after them, int32 on the device: `parameters` `[slots + 1, words]`
-    of sampling, `lengths` `[slots + 1]` (tokens whose K and V are launched), `tables` `[slots + 1, width]` of blocks,
-    and `row_slots` `[most_rows]`, the slots of a decode step's rows.
+    of sampling, `lengths` `[slots + 1]` (tokens whose K and V are launched), `adapters` `[slots + 1]`, the numbers of
+    theirs, `tables` `[slots + 1, width]` of blocks, and `row_slots` `[most_rows]`, the slots of a decode step's rows.
 
     The host remembers what it has sent. Invariant: after `follow` and the step's own kernel the device holds, for each
     row's slot, the row's blocks and the length after the step. The dummy slot has the length 0 and one block, `dummy`,
@@ -24,10 +24,10 @@ class DeviceRows:
 
     def __init__(self, slots: int, words: int, width: int, most_rows: int, dummy: int, device: torch.device) -> None:
         self._words, self._width = words, width
-        sizes = ((slots + 1) * words, slots + 1, most_rows, (slots + 1) * width)
-        self._lengths_at, self._rows_at, self._tables_at, end = np.cumsum(sizes).tolist()
+        sizes = ((slots + 1) * words, slots + 1, slots + 1, most_rows, (slots + 1) * width)
+        self._lengths_at, self._adapters_at, self._rows_at, self._tables_at, end = np.cumsum(sizes).tolist()
         self._state = torch.zeros(end, dtype=torch.int32, device=device)
-        parameters, self.lengths, self.row_slots, tables = self._state.split(sizes)
+        parameters, self.lengths, self.adapters, self.row_slots, tables = self._state.split(sizes)
         self.parameters, self.tables = parameters.view(slots + 1, words), tables.view(slots + 1, width)
         self.last_tokens = torch.zeros(slots + 1, dtype=torch.long, device=device)
         self.state = SlotState(self.last_tokens, self.lengths, self.tables)
@@ -68,6 +68,8 @@ class DeviceRows:
                 joined.append(branch)
                 index += range(slot * self._words, (slot + 1) * self._words)
                 value += words(branch)
+                index.append(self._adapters_at + slot)
+                value.append(branch.adapter)
             elif branch.beam is not None or row.joins:
                 sent[slot] = 0
             blocks, known = branch.blocks, sent[slot]

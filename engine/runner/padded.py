@@ -99,7 +99,13 @@ class PaddedRunner(Runner):
         fed = [((i + 1) * tokens - 1, row.slot) for i, row in enumerate(rows) if row.fed]
         token_ids = self._token_ids(ids, fed).view(len(rows), tokens)
         at = self._tensor(positions).view(len(rows), tokens)
-        return Inputs(list(rows), lambda timer: Computed(self._logits(token_ids, at, 1, batch, timer)))
+        adapters = self._tensor([row.branch.adapter for row in rows for _ in range(tokens)])
+
+        def compute(timer: Timer | None) -> Computed:
+            self._adapt(adapters)
+            return Computed(self._logits(token_ids, at, 1, batch, timer))
+
+        return Inputs(list(rows), compute)
 
     def _next(self, plan: StepPlan) -> Inputs:
         """One token for every member."""
@@ -109,7 +115,7 @@ class PaddedRunner(Runner):
         strip_of = {branch: strip for strip, branch in enumerate(self.cache.members)}
         strips = [strip_of[row.branch] for row in rows]
         self.cache.advance([strip for strip, row in zip(strips, rows, strict=True) if not row.samples])
-        ids, positions = [0] * len(rows), [0] * len(rows)
+        ids, positions, adapters = [0] * len(rows), [0] * len(rows), [0] * len(rows)
         fed: list[tuple[int, int]] = []
         for row, strip in zip(rows, strips, strict=True):
             if row.fed:
@@ -119,13 +125,15 @@ class PaddedRunner(Runner):
             else:
                 ids[strip] = row.branch.tokens[row.first]
             positions[strip] = min(row.first, self._last_position)
+            adapters[strip] = row.branch.adapter
         token_ids = self._token_ids(ids, fed)[:, None]
         sampling = [row for row in rows if row.samples]
         picked = [strip for strip, row in zip(strips, rows, strict=True) if row.samples]
         at, chosen = self._tensor(positions)[:, None], self._tensor(picked)
-        in_order = picked == list(range(len(rows)))
+        in_order, through = picked == list(range(len(rows))), self._tensor(adapters)
 
         def compute(timer: Timer | None) -> Computed:
+            self._adapt(through)
             logits = self._logits(token_ids, at, 1, NextBatch(self.cache), timer)
             return Computed(logits if in_order else logits.index_select(0, chosen))
 

@@ -22,7 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.models.packed_linear import packed_names
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
-from engine.runner.runner import Computed, Inputs, Runner, single
+from engine.runner.runner import Computed, Inputs, Runner, each_adapter, single
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -145,12 +145,14 @@ class PagedRunner(Runner):
             batch = CpuBatch(*caches, seen, [], inputs.blocks[:count], inputs.offsets[:count], True)
             ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
             self._arrives(inputs, count)
+            self._adapt(inputs.adapters[:count])
             return self._logits(ids, positions, inputs.kept[:kept], batch, None)
 
+        names, adapters = packed_names(self.model.module), len(card.adapters)
         try:
             with torch.inference_mode():
                 self._recorded = RecordedSteps(
-                    forward, inputs, self._blocks, report, self._agree, self._hands_on, packed_names(self.model.module)
+                    forward, inputs, self._blocks, report, self._agree, self._hands_on, names, adapters
                 )
             self.overlaps = True
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
@@ -201,7 +203,13 @@ class PagedRunner(Runner):
             last += plan.scored_places()
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
-        return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))
+        adapters = self._tensor(each_adapter(rows))
+
+        def compute(timer: Timer | None) -> Computed:
+            self._adapt(adapters)
+            return Computed(self._logits(token_ids, at, keep, batch, timer))
+
+        return Inputs(sampling, compute)
 
     def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
         """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""
@@ -230,17 +238,18 @@ class PagedRunner(Runner):
         """The runs of a step to be replayed, and how many tokens it has."""
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
         tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
+        adapters = () if self.model.adapters is None else [row.branch.adapter for row in rows]
         last_token = self._last_token.numpy()
         if counts.count(1) == len(rows) and single(rows):
             ids = [int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first] for row in rows]
-            return self._inputs.fill(ids, firsts, counts, tables, slots, range(len(rows))), len(ids)
+            return self._inputs.fill(ids, firsts, counts, tables, slots, range(len(rows)), adapters), len(ids)
         ids, kept = list[int](), list[int]()
         for row in rows:
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
             kept += range(len(ids) - row.samples, len(ids))
-        return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)
+        return self._inputs.fill(ids, firsts, counts, tables, slots, kept, adapters), len(ids)
 
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded

@@ -184,6 +184,8 @@ class GpuRunner(Runner):
         decode_inputs(StepInputs(ids, positions, cache_slots, contexts), row_slots, rows.state, self.block_size)
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        if self.model.adapters is not None:
+            self._adapt(rows.adapters[row_slots].long())
         return self._logits(ids[None], positions[None], 0, batch, None)
 
     def _decode_and_draw(self, count: int) -> Drawn:
@@ -238,6 +240,11 @@ class GpuRunner(Runner):
         packed_inputs(written, *sent, self._rows.state, self.block_size)
         rows = PackedRows(words.starts, contexts, self._rows.tables, words.slots, shape.short)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows)
+        if self.model.adapters is not None:  # those of empty rows begin where the next one does
+            places = torch.arange(shape.tokens, dtype=torch.int32, device=self._device)
+            own = torch.searchsorted(words.starts, places, right=True) - 1
+            slots = words.slots[own.clamp(max=shape.rows - 1)]  # tokens of no row come last, and are for nobody
+            self._adapt(self._rows.adapters[slots].long())
         return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
 
     def _mixed_shape(self, tokens: int) -> PackedShape:

@@ -44,27 +44,30 @@ def shared(tokens: int, slots: int) -> list[int]:
 class StepInputs:
     """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
     int64; int32 `blocks` and `offsets`, where each token's K and V go, and the `seen` blocks of each token's slot, of
-    which there are up to `width`; and `kept` int64, the places of the tokens whose logits are wanted. Of a stage but
+    which there are up to `width`; `adapters` int64, the number of each token's adapter, 0 for none; and `kept` int64,
+    the places of the tokens whose logits are wanted. Of a stage but
     the first also `hidden` `[tokens, hidden]`; `arrived` is then what the stage before handed on of all the step."""
 
     def __init__(
         self, tokens: int, rows: int, slots: int, width: int, block_size: int, hidden: Tensor | None = None
     ) -> None:
         self.tokens, self.rows, self.slots, self.block_size = tokens, rows, slots, block_size
-        self.ids, self.positions = torch.zeros(2, tokens, dtype=torch.long)
+        self.ids, self.positions, self.adapters = torch.zeros(3, tokens, dtype=torch.long)
         self.blocks, self.offsets, starts, lengths = torch.zeros(4, tokens, dtype=torch.int32)
         self.kept, self.hidden = torch.arange(rows), hidden
         self.arrived: Tensor | None = None
         tables = torch.zeros(slots, width, dtype=torch.int32)
         self.seen = NativeDecode(tokens, tables, starts, lengths)
         self._tables, self._kept = tables.numpy(), self.kept.numpy()
-        self._places = [x.numpy() for x in (self.ids, self.positions, self.blocks, self.offsets, starts, lengths)]
+        places = self.ids, self.positions, self.blocks, self.offsets, starts, lengths, self.adapters
+        self._places = [x.numpy() for x in places]
         self._known: list[list[int]] = [[] for _ in range(slots)]
 
     @property
     def all(self) -> list[Tensor]:
         seen = self.seen
         inputs = [self.ids, self.positions, self.blocks, self.offsets, seen.tables, seen.starts, seen.lengths]
+        inputs.append(self.adapters)
         return [*inputs, self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def fill(
@@ -75,21 +78,25 @@ class StepInputs:
         tables: Sequence[list[int]],
         slots: Sequence[int],
         kept: Sequence[int],
+        adapters: Sequence[int] = (),
     ) -> Runs:
         """Lays out a step: the ids of all its tokens, and of each row its first token's position, how many tokens it
-        has, its blocks and its slot; `kept` are the tokens whose logits are wanted, in order."""
+        has, its blocks, its slot and its adapter, none where none are given; `kept` are the tokens whose logits are
+        wanted, in order."""
         for slot, blocks in zip(slots, tables, strict=True):
             if self._known[slot] != blocks:
                 self._known[slot] = blocks[:]
                 self._tables[slot, : len(blocks)] = blocks
         total, width = len(ids), self._tables.shape[1]
         owners, positions = np.array(slots), np.array(firsts)
+        through = np.array(adapters or [0] * len(counts))
         if total > len(counts):
+            through = np.repeat(through, counts)
             owners, within = np.repeat(owners, counts), np.arange(total)
             positions = np.repeat(positions - np.cumsum([0, *counts[:-1]]), counts) + within
         blocks_at, offsets = np.divmod(positions, self.block_size)
         blocks_of = self._tables[owners, blocks_at]
-        values = [np.array(ids), positions, blocks_of, offsets, owners * width, positions + 1]
+        values = [np.array(ids), positions, blocks_of, offsets, owners * width, positions + 1, through]
         return self._runs(values, kept)
 
     def _runs(self, values: Sequence[np.ndarray], kept: Sequence[int]) -> Runs:
@@ -109,7 +116,8 @@ class RecordedSteps:
     """The steps of a model over `blocks` blocks, proved to give the logits `[kept tokens, vocabulary]` that `forward`
     gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
-    are replayed, run by run, and not decode rows alone. `names` are those of weights, by their addresses. Of the last
+    are replayed, run by run, and not decode rows alone. `names` are those of weights, by their addresses; rows may go
+    through so many `adapters`. Of the last
     step, `spent` int64 are the nanoseconds of each of its `kernels`, `chosen` the likeliest tokens and their
     log-probabilities, overwritten by the next. `report` hears how much of it is done, of how much, and may raise.
     `agree` makes one number of what each rank of a split model has measured. Where a stage `hands_on`, `forward` gives
@@ -124,8 +132,10 @@ class RecordedSteps:
         agree: Callable[[float], float] = float,
         hands_on: bool = False,
         names: Mapping[int, str] | None = None,
+        adapters: int = 0,
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
+        self._adapters = adapters
         self._hands_on = hands_on
         self.chosen = list[Tensor]()
         proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
@@ -165,7 +175,8 @@ class RecordedSteps:
             tables.append([min(taken + i, blocks - 1) for i in range(needed)])
         kept = range(max(0, total - self._inputs.rows), total)
         ids = [1 + i % 7 for i in range(total)]
-        (run,) = self._inputs.fill(ids, at, counts, tables, range(len(counts)), kept)
+        adapters = [(1 + i) % (1 + self._adapters) for i in range(len(counts))]
+        (run,) = self._inputs.fill(ids, at, counts, tables, range(len(counts)), kept, adapters)
         return run
 
     @property

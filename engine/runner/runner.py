@@ -228,12 +228,18 @@ class Runner(ABC):
             self._prepare(plan).compute(None)
 
     def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
-        """The model's logits `[kept tokens, vocabulary]`. `ids` and `positions` are `[sequences, tokens]`; `keep` are
-        the indices of the tokens whose logits are wanted, or how many at the end of each sequence (0: all)."""
+        """The model's logits `[kept tokens, vocabulary]`, each token's by its adapter, where `_adapt` was told of any.
+        `ids` and `positions` are `[sequences, tokens]`; `keep` are the indices of the tokens whose logits are wanted,
+        or how many at the end of each sequence (0: all)."""
         out = self.model.module(
             input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, batch=batch, timer=timer
         )
         return out.logits.flatten(0, 1)
+
+    def _adapt(self, ids: Tensor | None) -> None:
+        """The tokens that are computed next go through these adapters, int64 `[tokens]` as `Adapters.ids`."""
+        if self.model.adapters is not None:
+            self.model.adapters.ids = ids
 
     def _begin(self, rows: Sequence[Row]) -> None:
         """Tells the sampler of the branches that are new in their slot."""
@@ -297,6 +303,11 @@ def _check_ranks(ranks: Ranks, group: Ranked) -> None:
         group.check()
     except RuntimeError as error:
         raise ranks.lost(error) from error
+
+
+def each_adapter(rows: Sequence[Row]) -> list[int]:
+    """Of each token that is computed the number of its adapter, 0 for none."""
+    return [row.branch.adapter for row in rows for _ in range(row.count)]
 
 
 def single(rows: Sequence[Row]) -> bool:

@@ -11,6 +11,11 @@ Prefix = tuple[int, ...]
 ROOT = 0  # the serial before a prompt's first block
 
 
+def root_of(adapter: int) -> int:
+    """That of prompts that go through an adapter, numbered from 1, whose K and V are others; of 0 `ROOT`."""
+    return ROOT - adapter
+
+
 def blocks_for(tokens: int, block_size: int) -> int:
     """How many blocks hold so many tokens."""
     return -(-tokens // block_size)
@@ -99,9 +104,10 @@ class BlockPool:
 
     # Prefixes.
 
-    def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """The published blocks that hold the longest beginning of `tokens`, and the serial of the last (or ROOT)."""
-        blocks, serial, size = [], ROOT, self.block_size
+    def match(self, tokens: Sequence[int], root: int = ROOT) -> tuple[list[int], int]:
+        """The published blocks that hold the longest beginning of `tokens`, and the serial of the last, or `root`: what
+        prompts of different roots begin with is never taken for the same."""
+        blocks, serial, size = [], root, self.block_size
         for at in range(0, len(tokens) - size + 1, size):
             found = self._published.get((serial, tuple(tokens[at : at + size])))
             if found is None:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from engine.config.specs import EngineConfig
 from engine.scheduler import beams
-from engine.scheduler.block_pool import blocks_for
+from engine.scheduler.block_pool import blocks_for, root_of
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Life, Request, Swapped
@@ -14,8 +15,9 @@ class PagedLayout:
     """The paged modes' KV layout. `apart`: prompts are computed elsewhere meanwhile, all but the last token of each:
     that, and so the token after it, is the next decode step's."""
 
-    def __init__(self, ledger: Ledger, caching: bool, apart: bool = False) -> None:
-        self._ledger, self._caching, self._apart = ledger, caching, apart
+    def __init__(self, ledger: Ledger, config: EngineConfig, apart: bool = False) -> None:
+        self._ledger, self._caching, self._apart = ledger, config.prefix_caching, apart
+        self._mixed = config.mixed_adapters
         self._pool, self._size = ledger.pool, ledger.pool.block_size
         self._published: list[tuple[Branch, int, int]] = []
         self._scored: list[tuple[Row, range]] = []
@@ -140,6 +142,8 @@ class PagedLayout:
         ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
         if not ledger.slots_free(len(head.together)):
             return Refusal.NO_SLOT
+        if not self._mixed and ledger.running and ledger.running[-1].adapter != head.adapter:
+            return Refusal.OTHER_ADAPTER
         if head.beam is not None:
             return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
         sibling = self._sibling(head)
@@ -159,7 +163,7 @@ class PagedLayout:
             reused = head.request.prompt_length - 1
             shared = sibling.blocks[: reused // size]
         elif self._caching and not head.request.unscored:
-            shared, _ = pool.match(head.tokens[:-1])
+            shared, _ = pool.match(head.tokens[:-1], root_of(head.adapter))
             reused = len(shared) * size
         else:
             shared, reused = [], 0
@@ -196,14 +200,15 @@ class PagedLayout:
     def _find(self, branch: Branch, shared: int) -> None:
         """Notes which of a new branch's shared blocks are published."""
         if self._caching:
-            found, branch.serial = self._pool.match(branch.tokens[: shared * self._size])
+            known = branch.tokens[: shared * self._size]
+            found, branch.serial = self._pool.match(known, root_of(branch.adapter))
             branch.published = len(found)
 
     def _admit_search(self, request: Request) -> Refusal | int:
         """Slots for all of a beam search, and blocks for its live paths."""
         ledger, pool, size = self._ledger, self._pool, self._size
         first = beams.live(request)[0]
-        cached = pool.match(first.tokens[:-1])[0] if self._caching else []
+        cached = pool.match(first.tokens[:-1], root_of(request.adapter))[0] if self._caching else []
         tables = beams.tables(request, size, cached)
         needed = sum(blocks_for(len(branch.tokens), size) - shared for branch, _, shared in tables)
         reserve = max(1, pool.total // 100) + len(request.branches) - len(tables) if ledger.running else 0

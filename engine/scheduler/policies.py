@@ -149,10 +149,10 @@ def make(config: EngineConfig, ledger: Ledger) -> tuple[Policy, KVLayout]:
             contiguous = ContiguousLayout(ledger, aligned=False)
             return Continuous(config, ledger, contiguous), contiguous
         case "disaggregated":
-            apart = PagedLayout(ledger, config.prefix_caching, apart=True)
+            apart = PagedLayout(ledger, config, apart=True)
             return Disaggregated(ledger, apart), apart
         case "continuous" | "chunked":
-            paged = PagedLayout(ledger, config.prefix_caching)
+            paged = PagedLayout(ledger, config)
             return (Continuous if config.mode == "continuous" else Chunked)(config, ledger, paged), paged
         case mode:
             raise AssertionError(f"no policy for mode {mode!r}")

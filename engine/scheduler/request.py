@@ -113,6 +113,11 @@ class Branch:
         self.ruled = self.request.rules is not None or self.matcher is not None
 
     @property
+    def adapter(self) -> int:
+        """As `Request` has it."""
+        return self.request.adapter
+
+    @property
     def together(self) -> list[Branch]:
         """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
         return self.request.branches if self.beam is not None else [self]
@@ -180,7 +185,8 @@ class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
     context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
     its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own; `greedy`: its tokens are
-    the likeliest by logits that nothing but rules and grammars changes."""
+    the likeliest by logits that nothing but rules and grammars changes; `adapter`: 0 for the model as it is, or 1 + the
+    number of its adapter."""
 
     id: int
     prompt_length: int
@@ -192,6 +198,7 @@ class Request:
     search: BeamSearch | None = None
     rules: TokenRules | None = None
     scores: PromptScores | None = None
+    adapter: int = 0
     ranked: int = field(init=False)
     greedy: bool = field(init=False)
 

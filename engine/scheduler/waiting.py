@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import count
 from math import inf
 
-from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.block_pool import BlockPool, root_of
 from engine.scheduler.request import Branch, Request
 
 LOOKED_AT = 128  # requests at least, whose cached prefixes are looked up at once: it takes time in each step
@@ -62,7 +62,7 @@ class Waiting:
             rank, number, branch = heapq.heappop(self._heap)
             request = branch.request
             if request not in found:
-                found[request] = 0 if request.unscored else len(self._pool.match(branch.tokens[:-1])[0])
+                found[request] = 0 if request.unscored else len(self._pool.match(branch.tokens[:-1], root_of(branch.adapter))[0])
             looked.append((rank if rank == -inf else -found[request], number, branch))
         for entry in looked:
             heapq.heappush(self._heap, entry)

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from engine.config.checks import shown
 from engine.config.specs import COLOCATED_MODES, PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.intake.prompts import PromptEncoder
 from engine.core.intake.resumption import ends, resume
@@ -92,7 +93,8 @@ class Intake:
         limit = self._limit(length, params)
         rules = token_rules(params, self.encode.plain, self._eos, self._card.vocabulary)
         matchers = self._grammars.matchers(params, params.branches)
-        request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
+        adapter = self._adapter(params.adapter)
+        request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules, adapter=adapter)
         if params.prompt_logprobs is not None:
             request.scores = PromptScores(prompt.ids, params.prompt_logprobs, self._card.vocabulary)
         for index, matcher in enumerate(matchers):
@@ -134,6 +136,16 @@ class Intake:
                 f"beam_width={width} with max_tokens={params.max_tokens:,}: its beams may need {needed:,} blocks, and "
                 f"the KV pool has {pool.total:,}; lower beam_width or max_tokens, or give the pool more memory"
             )
+
+    def _adapter(self, name: str) -> int:
+        """Its number, from 1; of no name 0."""
+        if not name:
+            return 0
+        names = self._card.adapters
+        if name not in names:
+            has = f"{self._card.name} has {', '.join(names)}" if names else f"{self._card.name} was loaded without any"
+            raise InvalidInput(f"adapter={shown(name)}: {has}; name one of these, load it with the model, or leave it out")
+        return 1 + names.index(name)
 
     def _seed(self, params: SamplingParams) -> int:
         """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""

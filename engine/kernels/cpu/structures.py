@@ -195,6 +195,14 @@ class Combine(Structure):
     ]
 
 
+class Adapt(Structure):
+    work = "adapt"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "down", "up", "ids", "ends")),
+        *_sizes("columns", "depth", "x_stride", "rank", "lanes", "layers"),
+    ]
+
+
 class Pointwise(Structure):
     work = "pointwise"
     _fields_ = [

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from engine.models.fusion.parts import ACTIVATION, TOLERANCE, FusedPart, Setting, Use, subclass
 from engine.models.fusion.products import PRODUCT
-from engine.models.packed_linear import HeldByLayers
+from engine.models.packed_linear import HeldByLayers, JoinedProduct
 
 KERNEL = "gated product"
 ROWS = (1, 3, 40)  # of a proof: few rows may have tiles of their own
@@ -18,9 +18,9 @@ ROWS = (1, 3, 40)  # of a proof: few rows may have tiles of their own
 def gated_mlps(module: nn.Module, setting: Setting) -> Iterator[tuple[nn.Module, FusedPart]]:
     """The fused MLPs whose product can end with the gate at some number of rows, and computes the same then."""
     for part in module.modules():
-        packed = _packed(part)
-        if packed is not None and _proved(part, packed, setting):
-            yield part, _gated(part, packed, setting)
+        product = _product(part)
+        if product is not None and _proved(part, product.packed, setting):
+            yield part, _gated(part, product, setting)
 
 
 def _layers(mlp: Any) -> list[Any]:
@@ -28,16 +28,16 @@ def _layers(mlp: Any) -> list[Any]:
     return [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
 
 
-def _packed(mlp: Any) -> HeldByLayers | None:
-    """What gates and up are one product of, which has nothing beside them."""
+def _product(mlp: Any) -> JoinedProduct | None:
+    """That of gates and ups, which has nothing beside them."""
     if getattr(type(mlp), ACTIVATION, None) is None:
         return None
     products = {getattr(type(layer), PRODUCT, None) for layer in _layers(mlp)}
     (product,) = products if len(products) == 1 else (None,)
-    return product.packed if product is not None and isinstance(product.packed, HeldByLayers) else None
+    return product if product is not None and isinstance(product.packed, HeldByLayers) else None
 
 
-def _proved(mlp: Any, packed: HeldByLayers, setting: Setting) -> bool:
+def _proved(mlp: Any, packed: Any, setting: Setting) -> bool:
     activation, tried = getattr(type(mlp), ACTIVATION), 0
     for rows in ROWS:
         x = setting.draw(1, rows, _layers(mlp)[0].in_features)
@@ -52,12 +52,14 @@ def _proved(mlp: Any, packed: HeldByLayers, setting: Setting) -> bool:
     return tried > 0
 
 
-def _gated(mlp: Any, packed: HeldByLayers, setting: Setting) -> FusedPart:
+def _gated(mlp: Any, product: JoinedProduct, setting: Setting) -> FusedPart:
     own: Callable[..., Tensor] = type(mlp).forward
-    activation, use = getattr(type(mlp), ACTIVATION), Use()
+    activation, use, packed = getattr(type(mlp), ACTIVATION), Use(), product.packed
+    assert isinstance(packed, HeldByLayers)
 
     def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        acted = packed.gated(x, activation) if setting.serves(x) and not (args or kwargs) else None
+        serves = setting.serves(x) and not (args or kwargs) and product.adapted is None  # what adapters add comes before
+        acted = packed.gated(x, activation) if serves else None
         if acted is None:
             return own(self, x, *args, **kwargs)
         use.served = True

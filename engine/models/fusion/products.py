@@ -22,7 +22,7 @@ from engine.models.plain_weights import is_plain
 from engine.models.quantization.awq_linear import TiledAwqLinear
 
 KERNEL = "product"
-PRODUCT = "_product"  # an attribute of the classes made here
+PRODUCT, INDEX = "_product", "_index"  # attributes of the classes made here: it, and which of its layers this is
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +116,5 @@ def _part(linear: nn.Module, product: JoinedProduct, index: int, setting: Settin
 
     fused = subclass(linear, forward, KERNEL, use)
     setattr(fused.cls, PRODUCT, product)
+    setattr(fused.cls, INDEX, index)
     return fused

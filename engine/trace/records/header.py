@@ -24,6 +24,8 @@ class ModelCard:
     `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     `kv_heads_stored`: key and value heads of the checkpoint, where each is held several times; 0 where each is once.
     `expert_layers`: the numbers of the layers whose tokens a step tells the experts of; empty where none is told.
+    `adapters`: the names of those that requests can choose, each of the highest of its `adapter_ranks`;
+    `adapter_bytes`: of all of them as they are held, which are part of `weight_bytes`.
     """
 
     name: str
@@ -56,6 +58,9 @@ class ModelCard:
     kv_layers: int = 0
     kv_heads_stored: int = 0
     expert_layers: tuple[int, ...] = ()
+    adapters: tuple[str, ...] = ()
+    adapter_ranks: tuple[int, ...] = ()
+    adapter_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

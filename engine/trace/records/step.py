@@ -30,6 +30,7 @@ class Refusal(StrEnum):
     BATCH_FILLS = "the batch is not full"
     BATCH_RUNS = "the batch is not over"
     PROMPT_RUNS = "its prompt is still computed"
+    OTHER_ADAPTER = "requests of another adapter run"
 
 
 class BlockEvent(IntEnum):

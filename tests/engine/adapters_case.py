@@ -1,0 +1,62 @@
+"""Random adapters in the files that PEFT writes, and what a model is with one of them merged into its weights."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+PREFIX = "base_model.model."
+
+
+def added(x: Tensor, down: Tensor, up: Tensor, ids: Sequence[int], widths: Sequence[int]) -> Tensor:
+    """What adapters add by definition, in float64: `down` and `up` as `Adapted` has them."""
+    rank, rows = up.shape[2], []
+    for row, number in zip(x.double(), ids, strict=True):
+        low = (down[number - 1].double() @ row).split(rank)
+        parts = up[number - 1].double().split(list(widths))
+        whole = torch.cat([part @ one for part, one in zip(parts, low, strict=True)])
+        rows.append(whole if number else torch.zeros_like(whole))
+    return torch.stack(rows)
+
+
+def linear_paths(folder: Path, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Outputs and inputs of a checkpoint's linear layers of these names, by their paths."""
+    module = AutoModelForCausalLM.from_pretrained(folder)
+    found = {path: part for path, part in module.named_modules() if path.rpartition(".")[2] in names}
+    return {path: (part.out_features, part.in_features) for path, part in found.items() if isinstance(part, nn.Linear)}
+
+
+def save_adapter(
+    to: Path, sizes: dict[str, tuple[int, int]], rank: int, seed: int, spread: float = 1.0, **config: Any
+) -> Path:
+    """An adapter of these layers, whose sizes are outputs and inputs: what it adds is as large as `spread` times what a
+    weight of a spread of 1 would give."""
+    random, tensors = torch.Generator().manual_seed(seed), dict[str, Tensor]()
+    for path, (outputs, inputs) in sizes.items():
+        tensors[f"{PREFIX}{path}.lora_A.weight"] = torch.randn(rank, inputs, generator=random)
+        tensors[f"{PREFIX}{path}.lora_B.weight"] = torch.randn(outputs, rank, generator=random) * spread / rank**0.5
+    to.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, to / "adapter_model.safetensors")
+    told = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "bias": "none"}
+    told |= {"modules_to_save": None, "use_dora": False, "fan_in_fan_out": False, "base_model_name_or_path": "a model"}
+    (to / "adapter_config.json").write_text(json.dumps(told | config))
+    return to
+
+
+def merge(folder: Path, adapter: Path, to: Path, scale: float = 1.0) -> Path:
+    """The checkpoint with B A times `scale` added to the weights of its layers."""
+    module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    for name, a in tensors.items():
+        if ".lora_A." in name:
+            weight = module.get_submodule(name.removeprefix(PREFIX).split(".lora_A.")[0]).weight
+            weight.data += tensors[name.replace("lora_A", "lora_B")].float() @ a.float() * scale
+    module.save_pretrained(to)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(to)
+    return to
