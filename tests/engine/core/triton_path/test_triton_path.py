@@ -12,5 +12,5 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.timeout(450)
 def test_the_engine_on_the_gpus_path_says_what_it_says_on_the_cpus() -> None:
-    names = [f"interpreted_{what}_checks.py" for what in ("engine", "beam", "rules", "kv", "prompt", "swap")]
+    names = [f"interpreted_{what}_checks.py" for what in ("engine", "beam", "rules", "kv", "prompt", "swap", "adapter")]
     check_interpreted([Path(__file__).with_name(name) for name in names])
