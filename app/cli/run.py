@@ -13,6 +13,7 @@ from app.cli.shared import memory
 from app.cli.shared.options import (
     config_of,
     engine_options,
+    in_turn,
     model_options,
     price_of,
     price_option,
@@ -31,6 +32,7 @@ from app.cli.shared.options import (
 from app.cli.shared.progress import Bar
 from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
+from engine.checkpoints import with_shipped
 from engine.compare import compare, lane_name, table
 from engine.core import import_engine
 from engine.decoding import grammars_missing
@@ -84,6 +86,9 @@ def run_prompts(options: argparse.Namespace) -> int:
     held = any(each.params.constrained for each in workload.arrivals) if workload else params.constrained
     if held and (why := grammars_missing()):
         raise InvalidInput(f"regex, choices, json_schema: {why}")
+    if workload is not None:
+        workload = in_turn(workload, options)
+        spec = with_shipped(spec, workload.adapters)
     if options.out is not None and options.out.exists():
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:
@@ -94,7 +99,7 @@ def run_prompts(options: argparse.Namespace) -> int:
                 if isinstance(record, Notice):  # of the load
                     print(f"batchscope: {record.text}", file=sys.stderr)
             if workload is None:
-                workload = demo_workload(64 * options.repeat).with_params(params)
+                workload = in_turn(demo_workload(64 * options.repeat).with_params(params), options)
             if (options.prompts or options.prompt) and (options.raw or not engine.card.chat):
                 plain = (replace(a, prompt=unwrapped(a.prompt)) for a in workload.arrivals)
                 workload = replace(workload, arrivals=tuple(plain))

@@ -1,5 +1,6 @@
 """What is on this disk and on the hub, read without torch."""
 
+from engine.checkpoints.adapters import EMBEDDED_ADAPTERS, AdapterInfo, inspect_adapter, with_shipped
 from engine.checkpoints.architectures import why_unsupported
 from engine.checkpoints.catalog import (
     ModelEntry,

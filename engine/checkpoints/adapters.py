@@ -7,7 +7,8 @@ is alpha / rank (Hu et al. 2021, section 4.1), or alpha / sqrt(rank) where it is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import resources
 from engine.checkpoints.safetensors import read_headers, read_json
 from engine.config.adapters import adapter_name, adapter_source
 from engine.config.checks import shown
-from engine.config.specs import InvalidInput
+from engine.config.specs import InvalidInput, ModelSpec
 
 EMBEDDED_ADAPTERS = ("pirate", "german", "verse")  # of the demo model
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -81,6 +82,12 @@ def adapter_folder(source: str) -> Path:
         pickled = " (adapter_model.bin can run any code when opened)" if (folder / "adapter_model.bin").exists() else ""
         raise InvalidInput(f"adapter={source!r}: {folder} has no {WEIGHTS}{pickled}; save it as safetensors")
     return folder
+
+
+def with_shipped(spec: ModelSpec, names: Iterable[str]) -> ModelSpec:
+    """The demo model with those that ship of the adapters that requests name, beside its own."""
+    lacking = [name for name in names if name in EMBEDDED_ADAPTERS and name not in spec.adapter_names]
+    return replace(spec, adapters=(*spec.adapters, *lacking)) if spec.source == "demo" and lacking else spec
 
 
 def inspect_adapter(given: str) -> AdapterInfo:

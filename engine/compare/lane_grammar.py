@@ -57,6 +57,10 @@ def _stages(text: str) -> Parallel:
     return Parallel(pipeline=int(stages), micro_batches=int(micro or 0))
 
 
+def _adapters(text: str) -> tuple[str, ...]:
+    return tuple(map(unquote, text.split("+")))
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """How a key of a lane's text is read, which modes it means something to, and what it adds to a lane's name."""
@@ -81,6 +85,7 @@ _CONFIG_KEYS = {
     "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), COLOCATED_MODES, "preempts by {}"),
     "swap": _Key("swap_memory", int, "a number of bytes", COLOCATED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
+    "mix": _Key("mixed_adapters", _switch, "yes or no", PAGED_MODES, "one adapter at a time"),
     "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
     "k": _Key("speculated", _count_or("auto"), "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
@@ -97,6 +102,7 @@ _SPEC_KEYS = {
         "parallel", _stages, "a whole number of stages, or stages and micro-batches such as 2x4", COLOCATED_MODES
     ),
     "kv_heads": _Key("kv_heads", _count_or("auto", "all"), "auto, all or a whole number of heads"),
+    "adapters": _Key("adapters", _adapters, "folders, or NAME=FOLDER, with + between them"),
     "trust": _Key("trust_remote_code", _switch, "yes or no"),
 }
 _LANE_KEYS = {
@@ -220,6 +226,8 @@ def _word(value: Any) -> str:
     if isinstance(value, Parallel):
         micro = f"x{value.micro_batches}" if value.micro_batches else ""
         return f"{value.pipeline}{micro}" if value.pipeline > 1 else str(value.tensor)
+    if isinstance(value, tuple):
+        return "+".join(each.replace("%", "%25").replace("+", "%2B") for each in value)
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 

@@ -28,6 +28,7 @@ SHIPPED = (
     "several-apps",
     "two-classes",
     "thoughts",
+    "voices",
 )
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (

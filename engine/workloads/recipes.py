@@ -25,7 +25,7 @@ _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat regex choices json_schema again examples priority".split()
+    "temperature chat regex choices json_schema again examples priority adapter".split()
 )
 _GRAMMARS = ("regex", "choices", "json_schema")
 
@@ -38,7 +38,7 @@ class Group:
     with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. With
     `again` the prompt is an ask for a story, the story, and an ask for the same; the output is as long. `examples`: so
     many questions and answers of one kind, the same for all requests, stand before a question of that kind.
-    `priority` is each request's. `grammar`: what their output is held to, by the name that SamplingParams have for it.
+    `priority` and `adapter` are each request's. `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
@@ -56,6 +56,7 @@ class Group:
     again: bool = False
     examples: int = 0
     priority: int = 0
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ def _group(where: str, table: Any) -> Group:
         again,
         examples,
         whole(f"{where}.priority", table.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY),
+        text(f"{where}.adapter", table.get("adapter", "")),
     )
 
 
@@ -214,7 +216,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
     params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
-    params = params.with_(priority=group.priority)
+    params = params.with_(priority=group.priority, adapter=group.adapter)
     before, openings = system, asks(group.count, seed + index)
     if group.examples:
         before, openings = with_examples(system, group.examples, group.count, chance("examples"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from math import isfinite
 
 from engine.config.checks import check, whole
@@ -62,6 +63,18 @@ class Workload:
         """All prompts at time 0."""
         params = params or SamplingParams()
         return cls(name, tuple(Arrival(0.0, p, params) for p in prompts))
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of those that its requests go through, in the order in which they first come."""
+        return tuple(dict.fromkeys(a.params.adapter for a in self.arrivals if a.params.adapter))
+
+    def through(self, names: Sequence[str]) -> Workload:
+        """Where no request names an adapter: each through one of these, in turn; "" for the model as it is."""
+        if not names or self.adapters:
+            return self
+        turns = zip(self.arrivals, cycle(names))
+        return replace(self, arrivals=tuple(replace(a, params=a.params.with_(adapter=name)) for a, name in turns))
 
     def with_params(self, params: SamplingParams) -> Workload:
         """The same prompts and times with other sampling."""

@@ -20,12 +20,23 @@ from engine import (
     list_workloads,
     load_workload,
 )
-from engine.checkpoints import inspect_model
-from engine.config import ADMISSIONS, DELIVERIES, DTYPES, MODES, PAGED_MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
+from engine.checkpoints import EMBEDDED_ADAPTERS, inspect_adapter, inspect_model
+from engine.config import (
+    ADMISSIONS,
+    DELIVERIES,
+    DTYPES,
+    MODES,
+    PAGED_MODES,
+    PREEMPTIONS,
+    QUANTIZATIONS,
+    SPECULATIONS,
+    adapter_name,
+)
 from engine.jobs import engine_missing
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
 
+NO_ADAPTER = "none"
 OF_WORKLOADS = ("count", "arrivals", "rate", "burstiness", "concurrency")
 
 
@@ -84,6 +95,7 @@ def json_schema(source: str) -> dict[str, Any]:
 
 def model_options(to: argparse.ArgumentParser, *names: str) -> None:
     """Of how a model is loaded: those that are named, or all, as a group of their own."""
+    ships = ", ".join(EMBEDDED_ADAPTERS)
     options: dict[str, dict[str, Any]] = {
         "--model": {"default": "demo", "help": "demo, a model folder or a hub id (default: demo)"},
         "--quantization": {"default": "none", "metavar": "KIND", "help": f"one of {', '.join(QUANTIZATIONS)}"},
@@ -95,6 +107,14 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "metavar": "N",
             "help": "key and value heads, each repeated until there are N; all: one for each query head, as without "
             "grouped-query attention",
+        },
+        "--adapter": {
+            "action": "append",
+            "dest": "adapters",
+            "default": [],
+            "metavar": "NAME[=FOLDER]",
+            "help": f"load this adapter (LoRA, as PEFT writes it), a folder or one that ships ({ships}); may be given "
+            f"several times: requests that name none go through them in turn, {NO_ADAPTER} being the model as it is",
         },
         "--revision": {"help": "branch, tag or commit of a model on the hub"},
         "--tensor-parallel": {
@@ -280,6 +300,7 @@ def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
         *(options.model, options.quantization, options.dtype, options.device, options.revision),
         *(options.trust_remote_code, parallel_of(options), options.kv_heads),
+        tuple(each for each in options.adapters if each != NO_ADAPTER),
     )
 
 
@@ -311,7 +332,12 @@ def sampling_of(options: argparse.Namespace, base: SamplingParams | None = None)
 def sampled(workload: Workload, options: argparse.Namespace) -> Workload:
     """The workload, each prompt sampled as it says itself but for what the command line says."""
     arrivals = (replace(arrival, params=sampling_of(options, arrival.params)) for arrival in workload.arrivals)
-    return replace(workload, arrivals=tuple(arrivals))
+    return in_turn(replace(workload, arrivals=tuple(arrivals)), options)
+
+
+def in_turn(workload: Workload, options: argparse.Namespace) -> Workload:
+    """Its requests through the adapters of the command line, where they name none."""
+    return workload.through(["" if each == NO_ADAPTER else adapter_name(each) for each in options.adapters])
 
 
 def slo_of(options: argparse.Namespace) -> Slo:
@@ -341,11 +367,14 @@ def need_engine() -> None:
 
 
 def check_model(spec: ModelSpec) -> None:
-    """Looks at a model that is on this machine before anything is loaded. A hub id is left to the load."""
+    """Looks at a model that is on this machine, and at its adapters, before anything is loaded. A hub id is left to the
+    load."""
     need_engine()
     path = Path(spec.source).expanduser()
     if spec.source in SHIPPED or path.exists() or path.is_absolute() or "/" not in spec.source:
         inspect_model(spec)
+    for adapter in spec.adapters:
+        inspect_adapter(adapter)
 
 
 def quiet(options: argparse.Namespace) -> bool:
