@@ -67,6 +67,9 @@ def refusal_words(reason: str, step: Step, header: Header | None) -> RefusalWord
         case Refusal.PROMPT_RUNS:
             why = tr("another sample of its prompt is computing that prompt, whose blocks it will share")
             remedy = tr("it joins as soon as that is done")
+        case Refusal.OTHER_ADAPTER:
+            why = tr("requests of another adapter run, and adapters run one at a time")
+            remedy = tr("let Adapters share steps")
         case _:
             why = reason
     return RefusalWords(why, remedy)

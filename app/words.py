@@ -2,7 +2,7 @@
 
 No Qt in here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import gmtime, strftime
 
@@ -126,6 +126,17 @@ def asked_words(view: RequestView) -> str:
     return " ".join(asked.split())
 
 
+def adapters_words(names: Sequence[str]) -> str:
+    """ "3 adapters: pirate, german and verse"."""
+    return trn("{count:,} adapter: {names}", "{count:,} adapters: {names}", len(names), names=", ".join(names))
+
+
+def whose_words(view: RequestView) -> str:
+    """Its label, and the adapter that it goes through where that is not its label too."""
+    named, adapter = " ".join(view.label.split()), view.params.adapter
+    return " · ".join(filter(None, (named, adapter if adapter != named else "")))
+
+
 def request_title(view: RequestView) -> str:
     """What a person would call this request: its label, else what was asked."""
     return " ".join(view.label.split()) or asked_words(view)
@@ -158,6 +169,8 @@ def request_tooltip(view: RequestView) -> str:
         request_title(view)[:300],
         tr("{tokens_in:,} tokens in, {out:,} of {most:,} out", tokens_in=tokens_in, out=out, most=most),
     ]
+    if view.params.adapter:
+        lines.append(tr("through the adapter {name}", name=view.params.adapter))
     if view.ttft is not None:
         lines.append(tr("TTFT {time} = first token − submit", time=duration(view.ttft)))
     if thought := view.thoughts[0]:

@@ -68,11 +68,17 @@ class Composer(QFrame):
     undoable = Signal(str, object, object)  # what was replaced, in words; what brings it back, and replaces it again
     small = Face(12)
 
-    def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        bridge: Bridge,
+        params: Callable[[], SamplingParams],
+        turns: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         super().__init__()
         self.setObjectName("composer")
         self.setProperty("role", "panel")
-        self._session, self._bridge, self._params = session, bridge, params
+        self._session, self._bridge, self._params, self._turns = session, bridge, params, turns
         self._file: tuple[Arrival, ...] = ()
         self._count: Callable[[str], float] = guessed  # tokens of a text, as the loaded model has them
         self.prompt = PromptEdit("composer_prompt")
@@ -170,7 +176,7 @@ class Composer(QFrame):
         """Sends the draft. What is wrong with it is said below the text, which stays."""
         draft = self.draft()
         try:
-            submissions = draft.submissions(self._params())
+            submissions = draft.submissions(self._params(), self._turns())
         except InvalidInput as error:
             self._complain(sentence(str(error)))
             return

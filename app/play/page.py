@@ -60,7 +60,7 @@ class PlayPage(Page):
         self.run = RunSetup()
         self.wall = StreamWall(bridge)
         self.last_run = LastRun(session, bridge, self)
-        self.composer = Composer(session, bridge, self.sampling.params)
+        self.composer = Composer(session, bridge, self.sampling.params, lambda: self.sampling.turns)
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}
         self._state = session.state
@@ -82,6 +82,7 @@ class PlayPage(Page):
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
         self.model.connect_asked.connect(lambda server: session.start(session.connect_to(server)))
         session.state_changed.connect(self._on_state)
+        session.model_loaded.connect(lambda card: self.sampling.offer_adapters(card.adapters))
         self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))

@@ -74,8 +74,9 @@ class Draft:
             return replace(arrival, prompt=[{"role": "system", "content": self.system}, *messages])
         return arrival
 
-    def submissions(self, params: SamplingParams) -> list[Submission]:
-        """One submission a prompt, each with a seed of its own. Raises InvalidInput when there is nothing to send."""
+    def submissions(self, params: SamplingParams, turns: Sequence[str] = ()) -> list[Submission]:
+        """One submission a prompt, each with a seed of its own, and through the adapters in `turns` one after another,
+        where there are any. Raises InvalidInput when there is nothing to send."""
         if not self.total:
             raise InvalidInput(tr("Nothing to send: write a prompt first."))
         if self.total > MOST:
@@ -87,7 +88,8 @@ class Draft:
         for i, arrival in enumerate(self.arrivals()):
             own = {f.name: getattr(arrival.params, f.name) for f in fields(SamplingParams)}
             own = {name: value for name, value in own.items() if value != getattr(_UNSAID, name)}
-            sampled = params.with_(**{"seed": (first + i) % 2**31, **own})
+            through = {"adapter": turns[i % len(turns)]} if turns else {}
+            sampled = params.with_(**{"seed": (first + i) % 2**31, **through, **own})
             told.append(Submission(arrival.prompt, sampled, label=arrival.label))
         return told
 

@@ -5,6 +5,7 @@ from functools import partial
 from app.language import tr
 from app.sampling.typed_texts import as_typed, bias_as_typed, typed_bias, typed_texts
 from app.ui.controls import DropDown, Number, SliderValue, Switch, line_edit
+from app.ui.forms.adapters import THROUGH, ThroughChoice
 from app.ui.forms.form import Field
 from engine.config import COLOCATED_MODES, MOST_SAMPLES, PAGED_MODES
 
@@ -82,6 +83,7 @@ def sampling_fields() -> list[Field]:
         Field("ignore_eos", tr("Ignore EOS"), endless, ENDLESS),
         Field("logprobs", tr("Alternatives"), alternatives, ALTERNATIVES),
         Field("priority", tr("Priority"), priority, PRIORITY),
+        Field("adapter", tr("Adapter"), ThroughChoice("sampling_adapter"), THROUGH),
         Field("n", tr("Samples"), samples, SAMPLES, modes=PAGED_MODES, idle=1),
         Field("beam_width", tr("Beams"), beams, BEAMS, modes=COLOCATED_MODES, idle=1),
         Field("length_penalty", tr("By length"), penalty_of_length, LENGTH_PENALTY, _rounded),

@@ -1,13 +1,14 @@
 """What an adapter's folder holds (LoRA, as PEFT writes it), from its config and its safetensors' header. No torch.
 
-An adapter adds to what a linear layer gives for x: B A x * scale, with A `[rank, inputs]` and B `[outputs, rank]`; scale
-is alpha / rank (Hu et al. 2021, section 4.1), or alpha / sqrt(rank) where it is rank-stabilized (Kalajdzievski 2023).
+An adapter adds to what a linear layer gives for x: B A x * scale, with A `[rank, inputs]` and B `[outputs, rank]`. The
+scale is alpha / rank (Hu et al. 2021, section 4.1), or alpha / sqrt(rank) where it is rank-stabilized (Kalajdzievski
+2023).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,24 @@ def adapter_folder(source: str) -> Path:
     if not folder.is_dir():
         raise InvalidInput(f"adapter={source!r}: there is no such folder; {ships}")
     if not (folder / CONFIG).is_file():
-        raise InvalidInput(f"adapter={source!r}: {folder} has no {CONFIG}, as PEFT's save_pretrained writes it; {ships}")
+        raise InvalidInput(
+            f"adapter={source!r}: {folder} has no {CONFIG}, as PEFT's save_pretrained writes it; {ships}"
+        )
     if not (folder / WEIGHTS).is_file():
         pickled = " (adapter_model.bin can run any code when opened)" if (folder / "adapter_model.bin").exists() else ""
         raise InvalidInput(f"adapter={source!r}: {folder} has no {WEIGHTS}{pickled}; save it as safetensors")
     return folder
+
+
+def adapter_bytes(infos: Sequence[AdapterInfo], item: int) -> int:
+    """What adapters of one model are held in, of `item` bytes a value: each has a place in every layer that any of them
+    changes, of the highest rank of all; lanes that are filled up are not counted."""
+    ranks: dict[str, Pair] = {}
+    for info in infos:
+        for path, pair in info.pairs.items():
+            if path not in ranks or ranks[path].rank < pair.rank:
+                ranks[path] = pair
+    return len(infos) * item * sum(pair.parameters for pair in ranks.values())
 
 
 def with_shipped(spec: ModelSpec, names: Iterable[str]) -> ModelSpec:

@@ -1,6 +1,6 @@
 """Every choice a person makes, checked: models, engine, sampling, quantization schemes. No torch."""
 
-from engine.config.adapters import adapter_name
+from engine.config.adapters import adapter_name, adapter_source
 from engine.config.checks import check, known_keys, number, one_of, text, whole
 from engine.config.files import read_file
 from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget

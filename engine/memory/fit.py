@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from engine.checkpoints.adapters import AdapterInfo, adapter_bytes
 from engine.checkpoints.catalog import local_info
 from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
@@ -78,15 +79,17 @@ def fits(
     token_budget: int = USUAL.token_budget,
     kv_dtype: str = USUAL.kv_dtype,
     ranks: int = 1,
+    adapters: Sequence[AdapterInfo] = (),
 ) -> list[Fit]:
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
-    included; of experts alone where there are any. With several `ranks` that of one of so many devices, each with such
-    a `memory`. Raises InvalidInput where the model's heads do not divide by them."""
+    included; of experts alone where there are any, and with the `adapters` among the weights. With several `ranks` that
+    of one of so many devices, each with such a `memory`. Raises InvalidInput where the model's heads do not divide by
+    them."""
     check_dividing(ranks, {"attention heads": info.heads, "key and value heads": info.kv_heads})
     how = max_running, token_budget, kv_dtype
     wanted = SCHEMES if quantizations is None else quantizations
     names = [name for name in SCHEMES if name in wanted and (info.experts or not SCHEMES[name].experts_only)]
-    bills = [_fit(info, memory, name, dtype, *how, ranks) for name in names]
+    bills = [_fit(info, memory, name, dtype, *how, adapters, ranks) for name in names]
     return bills if ranks > 1 else [replace(bill, devices=_devices(info, memory, bill, *how)) for bill in bills]
 
 
@@ -94,7 +97,7 @@ def _devices(info: ModelInfo, memory: DeviceMemory, bill: Fit, slots: int, budge
     """`Fit.devices` of a bill. On a CPU all ranks have one memory, and splitting gains no room."""
     if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info, bill.quantization):
         return 0
-    how = bill.quantization, bill.dtype, slots, budget, kv_dtype
+    how = bill.quantization, bill.dtype, slots, budget, kv_dtype, ()
     both = (rank_counts(info, bill.quantization, whole) for whole in (False, True))
     return next((n for n in sorted(set().union(*both) - {1}) if _fit(info, memory, *how, n).fits), 0)
 
@@ -143,6 +146,7 @@ def _fit(
     slots: int,
     token_budget: int,
     kv_dtype: str,
+    adapters: Sequence[AdapterInfo],
     ranks: int,
 ) -> Fit:
     available, note = _available(info, name), ""
@@ -152,7 +156,7 @@ def _fit(
     kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
     held = held_as(info, name)
-    weights = held_bytes(info, held, kind, memory.kind)
+    weights = held_bytes(info, held, kind, memory.kind) + adapter_bytes(adapters, item)
     if held in STORED and (info.stored_as or held == "awq"):
         told = f"this checkpoint is {SCHEMES[held].title}, and is loaded as such" if name == "none" else ""
         note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind) if held == "awq" else "")))

@@ -62,7 +62,9 @@ class Waiting:
             rank, number, branch = heapq.heappop(self._heap)
             request = branch.request
             if request not in found:
-                found[request] = 0 if request.unscored else len(self._pool.match(branch.tokens[:-1], root_of(branch.adapter))[0])
+                found[request] = (
+                    0 if request.unscored else len(self._pool.match(branch.tokens[:-1], root_of(branch.adapter))[0])
+                )
             looked.append((rank if rank == -inf else -found[request], number, branch))
         for entry in looked:
             heapq.heappush(self._heap, entry)

@@ -56,9 +56,10 @@ class Answering:
     ) -> None:
         service = self._service
         exchange.streamed = bool(asked.stream)
-        service.check_model(asked.model)
-        exchange.prompts = asked.prompts
-        exchange.params = asked.params(service.most_tokens)
+        adapter = service.adapter(asked.model)
+        form.name(asked.model)
+        exchange.model, exchange.prompts = asked.model, asked.prompts
+        exchange.params = asked.params(service.most_tokens).with_(adapter=adapter)
         await service.submit([exchange])
         with service.delivery.reading(exchange.streams) as reader:
             echoed = [await self._text(prompt) for prompt in asked.prompts] if asked.echoes else []

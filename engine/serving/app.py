@@ -118,15 +118,16 @@ class _Plain:
         ]
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._service.described()]})
+        names = "", *self._service.engine.card.adapters
+        return JSONResponse({"object": "list", "data": [self._service.described(name) for name in names]})
 
     async def _model(self, request: Request) -> Response:
-        self._service.check_model(request.path_params["model"])
-        return JSONResponse(self._service.described())
+        service = self._service
+        return JSONResponse(service.described(service.adapter(request.path_params["model"])))
 
     async def _tokenize(self, request: Request) -> Response:
         service, asked = self._service, read(AskedText, await body_of(request))
-        service.check_model(asked.model)
+        service.adapter(asked.model)
         with service.admission.enter(request.scope["caller"]):
             tokens = await service.ask(lambda: service.engine.encode(asked.whole))
         about = {"count": len(tokens), "max_model_len": service.engine.card.context or None}
@@ -134,7 +135,7 @@ class _Plain:
 
     async def _detokenize(self, request: Request) -> Response:
         service, asked = self._service, read(AskedTokens, await body_of(request))
-        service.check_model(asked.model)
+        service.adapter(asked.model)
         with service.admission.enter(request.scope["caller"]):
             return JSONResponse({"prompt": await service.ask(lambda: service.engine.decode(asked.tokens))})
 

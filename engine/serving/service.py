@@ -54,11 +54,18 @@ class Service:
         context, pool = self.engine.card.context or OPEN_CONTEXT, self.engine.pool_tokens
         return context if pool >= context else max(1, pool // 2)
 
-    def check_model(self, asked: str | None) -> None:
-        """Raises ApiError for another model than this."""
-        if asked is not None and asked != self.model:
-            said = f"the model {asked[:100]!r} is not served here; {self.model!r} is"
-            raise ApiError(404, said, "model", "model_not_found")
+    def adapter(self, asked: str | None) -> str:
+        """Whose name a request asks for as its model, "" for the model itself. Raises ApiError for neither."""
+        names = self.engine.card.adapters
+        if asked in (None, self.model):
+            return ""
+        if asked not in names:
+            *most, last = map(repr, (self.model, *names))
+            served = f"{', '.join(most)} and {last} are" if most else f"{last} is"
+            raise ApiError(
+                404, f"the model {str(asked)[:100]!r} is not served here; {served}", "model", "model_not_found"
+            )
+        return str(asked)
 
     @contextmanager
     def open(self, exchange: Exchange) -> Iterator[Exchange]:
@@ -109,7 +116,8 @@ class Service:
     def close(self) -> None:
         self._executor.shutdown()
 
-    def described(self) -> dict[str, Any]:
-        """The model, as /v1/models tells it."""
-        about = {"id": self.model, "object": "model", "created": self.created, "owned_by": "batchscope"}
-        return about | {"max_model_len": self.engine.card.context or None}
+    def described(self, adapter: str = "") -> dict[str, Any]:
+        """The model, or one of its adapters, as /v1/models tells it."""
+        about = {"id": adapter or self.model, "object": "model", "created": self.created, "owned_by": "batchscope"}
+        about |= {"max_model_len": self.engine.card.context or None}
+        return about | ({"parent": self.model} if adapter else {})

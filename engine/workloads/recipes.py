@@ -38,7 +38,8 @@ class Group:
     with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. With
     `again` the prompt is an ask for a story, the story, and an ask for the same; the output is as long. `examples`: so
     many questions and answers of one kind, the same for all requests, stand before a question of that kind.
-    `priority` and `adapter` are each request's. `grammar`: what their output is held to, by the name that SamplingParams have for it.
+    `priority` and `adapter` are each request's. `grammar`: what their output is held to, by the name that
+    SamplingParams have for it.
     """
 
     count: int

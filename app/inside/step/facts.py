@@ -65,6 +65,9 @@ def step_facts(story: StepStory) -> Facts:
         facts.append(_fact(TIME, tr("GPU"), seconds=story.step.device, note=tr("by the GPU's own clock")))
     if story.graph_words:
         facts.append(_fact(tr("graph"), story.graph_words, padding=story.spare or None))
+    for name, count in story.adapters.items():
+        note = tr("tokens that went through it")
+        facts.append(_fact(tr("adapter"), name or tr("no adapter"), tokens_in=count, note=note))
     if story.experts_words:
         facts.append(
             _fact(tr("experts"), story.experts_words, note=tr("of all layers, those that any token was sent to"))

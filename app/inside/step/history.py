@@ -42,6 +42,7 @@ class StepHistory:
         self._held: Counter[tuple[int, int]] = Counter()  # (block, request), of requests with several samples
         self._siblings: dict[int, tuple[int, ...]] = {}
         self._beams: set[int] = set()
+        self._adapters: dict[int, str] = {}
 
     def take(self, records: Iterable[Record]) -> None:
         """The next records of the trace."""
@@ -52,6 +53,8 @@ class StepHistory:
                     self.steps += 1
                 case Submitted():
                     self._prompts[record.request] = len(record.token_ids), record.params.branches
+                    if record.params.adapter:
+                        self._adapters[record.request] = record.params.adapter
                     if record.params.beam_width > 1:
                         self._beams.add(record.request)
                 case Header():
@@ -70,6 +73,10 @@ class StepHistory:
     def samples(self, request: int) -> int:
         """How many continuations of its prompt were asked for."""
         return self._prompts.get(request, (None, 1))[1]
+
+    def adapter(self, request: int) -> str:
+        """The name of the adapter that it goes through; "" for none."""
+        return self._adapters.get(request, "")
 
     def beams(self, request: int) -> bool:
         """Whether its continuations are the beams of a search."""

@@ -17,6 +17,7 @@ TITLES = {
     "lookup": tr("looking rows up"),
     "greedy": tr("likeliest tokens"),
     "act_mul": tr("gates"),
+    "adapt": tr("adapters"),
     "pointwise": tr("sums and scales"),
     "experts gate_up": tr("experts: gate, up"),
     "experts down": tr("experts: down"),

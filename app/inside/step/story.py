@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from enum import Enum
 from itertools import pairwise
 
@@ -255,8 +256,24 @@ class StepStory:
             )
         rows = trn("{count:,} row", "{count:,} rows", len(self))
         device = tr("{time} by the GPU's clock", time=millis(self.step.device)) if self.step.device else ""
-        said = rows, tokens, self.experts_words, self.graph_words, device, self.beside_words
+        said = rows, tokens, self.adapters_words, self.experts_words, self.graph_words, device, self.beside_words
         return " · ".join(filter(None, said))
+
+    @property
+    def adapters(self) -> dict[str, int]:
+        """How many of the step's tokens went through each adapter of the model, in its order, and through none (""),
+        where any of the model's requests can."""
+        names = self.header.model.adapters if self.header is not None else ()
+        through = Counter[str]()
+        for request, count in zip(self.step.request.tolist(), self.step.count.tolist(), strict=True):
+            through[self.history.adapter(request)] += count
+        return {name: through[name] for name in (*names, "") if through[name]} if names else {}
+
+    @property
+    def adapters_words(self) -> str:
+        """ "pirate 6 · german 5 · no adapter 1"."""
+        told = (f"{name or tr('no adapter')} {digits(f'{count:,}')}" for name, count in self.adapters.items())
+        return ", ".join(told)
 
     @property
     def experts_words(self) -> str:

@@ -74,7 +74,7 @@ class RequestModel(SortedModel[RequestView]):
         return f"{COLUMNS[column].title} {COLUMNS[column].words(row)}"
 
     def filter(self, words: str) -> None:
-        """Keeps the requests whose number, prompt, state or reason contain every one of these words."""
+        """Keeps the requests whose number, prompt, adapter, state or reason contain every one of these words."""
         self._words = words
         self.arrange()
 
@@ -95,7 +95,8 @@ class RequestModel(SortedModel[RequestView]):
         view = self.row_of(request) if self._words else None
         if view is None:
             return not self._words
-        cells = " ".join((str(request), request_title(view), state_words(view), reason(view))).casefold()
+        told = str(request), request_title(view), view.params.adapter, state_words(view), reason(view)
+        cells = " ".join(told).casefold()
         return all(word in cells for word in self._words.casefold().split())
 
     def keys(self) -> list[int]:

@@ -19,6 +19,8 @@ from app.session.memory.device import captured_words
 from app.session.memory.estimate import Estimate, empty, estimate
 from app.session.session import Session, SessionState
 from app.ui.controls import DropDown, button, line_edit
+from app.ui.forms.adapters import ABOUT as ABOUT_ADAPTERS
+from app.ui.forms.adapters import AdapterChoice
 from app.ui.forms.config_form import devices
 from app.ui.forms.form import Field, Form
 from app.ui.forms.kv_heads import ABOUT as ABOUT_KV_HEADS
@@ -28,7 +30,7 @@ from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layout.boxes import column, held, row
 from app.ui.progress import Progress
 from app.ui.sheets.ask_path import ask_path
-from app.words import SHIPPED, bytes_words, count_words, kv_words, model_words, sentence
+from app.words import SHIPPED, adapters_words, bytes_words, count_words, kv_words, model_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.jobs import engine_missing
@@ -78,7 +80,9 @@ class ModelPanel(QWidget):
         places = Field("device", tr("Device"), self.device), split
         self.kv_heads = DropDown("model_kv_heads", kv_heads_items())
         heads = Field("kv_heads", tr("KV heads"), self.kv_heads, ABOUT_KV_HEADS)
-        self.form = Form([quantization, precision, heads, *places], self)
+        self.adapters = AdapterChoice("model_adapters")
+        beside = Field("adapters", tr("Adapters"), self.adapters, ABOUT_ADAPTERS)
+        self.form = Form([quantization, precision, heads, beside, *places], self)
         self.server = ServerFields()
         self.bill = ModelBill()
         self.facts = Note("model_facts")
@@ -105,6 +109,7 @@ class ModelPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
         self.server.entered.connect(self._on_load)
+        self.adapters.refused.connect(self.error.say)
         self.server.control_asked.connect(lambda take: session.start(session.take_control(take)))
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
@@ -180,6 +185,7 @@ class ModelPanel(QWidget):
         self.browse.setVisible(kind == FOLDER)
         self.open.setVisible(not self.serves)
         self.server.setVisible(self.serves)
+        self.adapters.offer_shipped(kind == "demo")
         for one in self.form.rows.values():
             one.setVisible(not self.serves)
         if kind in HINTS:
@@ -313,7 +319,11 @@ class ModelPanel(QWidget):
                 seconds=self._session.load_seconds,
             )
         )
-        self.facts.say("\n".join(filter(None, (kv, captured_words(header), residual_words(header), loaded))))
+        beside = ""
+        if card.adapters:
+            beside = f"{sentence(adapters_words(card.adapters))} · {bytes_words(card.adapter_bytes)}"
+        words = kv, captured_words(header), residual_words(header), beside, loaded
+        self.facts.say("\n".join(filter(None, words)))
 
     def _offer(self) -> None:
         """Over how many devices it can be split, and with how many heads it can be held."""

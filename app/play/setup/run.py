@@ -29,6 +29,8 @@ def model_facts(header: Header) -> list[Fact]:
     if card.experts:
         asked = tr("{experts:,} a layer, {active:,} a token", experts=card.experts, active=card.active_experts)
         facts.insert(2, ("experts", tr("Experts"), asked))
+    if card.adapters:
+        facts.insert(2, ("adapters", tr("Adapters"), ", ".join(card.adapters)))
     if card.kv_heads_stored:
         heads = tr("{held}, of {stored} stored", held=card.kv_heads, stored=card.kv_heads_stored)
         facts.insert(2, ("kv_heads", tr("KV heads"), heads))
@@ -42,6 +44,7 @@ def batching_facts(header: Header) -> list[Fact]:
     # where the run has no graphs, none were captured, whatever was chosen
     idle = undrafted(config.speculation) | (set() if header.graphs else {"cuda_graphs"})
     idle |= set() if config.draft else {"draft"}  # the model's own
+    idle |= set() if header.model.adapters else {"mixed_adapters"}
     told = [each for each in fields if each.counts(config.mode) and each.name not in idle]
     facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]
     for field in fields:

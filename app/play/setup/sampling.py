@@ -12,6 +12,7 @@ from app.language import tr
 from app.sampling.fields import DRAWING, IDLE_IN_BEAMS, OF_BEAMS, sampling_fields
 from app.sampling.output import OutputForm
 from app.ui.controls import DropDown, button
+from app.ui.forms.adapters import IN_TURN, NONE, ThroughChoice
 from app.ui.forms.form import Form
 from app.ui.labels import Heading, Note
 from app.ui.layout.boxes import column, held
@@ -27,7 +28,7 @@ PRESETS: dict[str, SamplingParams] = {
     "wild": SamplingParams(max_tokens=200, temperature=1.3, top_p=1.0, min_p=0.05),
 }
 OWN = tr("own values")
-ALWAYS = ("temperature", "top_p", "max_tokens")  # the others are one click away
+ALWAYS = ("adapter", "temperature", "top_p", "max_tokens")  # the others are one click away
 
 
 class SamplingPanel(QWidget):
@@ -41,6 +42,7 @@ class SamplingPanel(QWidget):
         self.form = Form(sampling_fields(), self)
         self.output = OutputForm()
         self._mode = ""  # all that there is matters to it
+        self._adapters: tuple[str, ...] = ()
         self.samples_note = Note("sampling_n_note")
         self.error = Note("sampling_error", "error")
         self.more = button("sampling_more", role="quiet", checkable=True)
@@ -56,6 +58,7 @@ class SamplingPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.output.edited.connect(self._on_edited)
         self._recall()
+        self.offer_adapters(())
 
     def params(self) -> SamplingParams:
         """The values as chosen. Raises InvalidInput when one cannot be read, or two do not go together."""
@@ -63,7 +66,22 @@ class SamplingPanel(QWidget):
         if values["beam_width"] > 1:
             plain, idle = SamplingParams(), {*IDLE_IN_BEAMS, *self.output.values()} - {*DRAWING}
             values |= {name: getattr(plain, name) for name in idle}
+        if values["adapter"] == IN_TURN:
+            values["adapter"] = NONE
         return SamplingParams(**values)
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """What requests go through in turn, the model as it is first; empty where all go through one."""
+        return (NONE, *self._adapters) if self.form["adapter"].get() == IN_TURN else ()
+
+    def offer_adapters(self, names: tuple[str, ...]) -> None:
+        """Those of the model that is loaded."""
+        self._adapters = names
+        box = self.form["adapter"].control
+        assert isinstance(box, ThroughChoice)
+        box.offer_names(names, in_turn=True)
+        self.form.rows["adapter"].setVisible(bool(names))
 
     def set_mode(self, mode: str) -> None:
         """Several samples of a prompt, and beams, are for the modes whose cache they can share; the numbers are
@@ -107,7 +125,7 @@ class SamplingPanel(QWidget):
         params = PRESETS.get(self.preset.currentData())
         if params is not None:
             # what is recorded of the drawing, and what may be drawn, is not part of how it is drawn
-            self.form.show(replace(params, logprobs=self.form["logprobs"].get()))
+            self.form.show(replace(params, **{name: self.form[name].get() for name in ("logprobs", "adapter")}))
             self._on_edited()
 
     def _on_edited(self) -> None:
@@ -118,7 +136,7 @@ class SamplingPanel(QWidget):
             self.error.say(str(error))
             return
         self.error.say("")
-        drawn = replace(params, logprobs=0, regex=None, choices=(), json_schema=None)
+        drawn = replace(params, logprobs=0, regex=None, choices=(), json_schema=None, adapter=NONE)
         name = next((name for name, values in PRESETS.items() if values == drawn), OWN)
         if self.preset.count() > len(PRESETS):
             self.preset.removeItem(len(PRESETS))

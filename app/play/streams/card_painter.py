@@ -12,7 +12,7 @@ from app.play.streams.density import Plan
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui.look import theme
 from app.ui.look.font_face import Face, FontFace, wrapped
-from app.words import asked_words, duration, number, state_words
+from app.words import asked_words, duration, number, state_words, whose_words
 from engine.trace import FinishReason, RequestView, SampleView, State
 
 CACHED = 1024
@@ -121,7 +121,8 @@ class CardPainter:
         self.strong.say(painter, x, baseline, name, t.secondary if over else t.text)
         start = x + max(self.strong.width(name), self.strong.width("00")) + px(7)
         x += self.strong.width(name) + px(7)
-        whose, gap = view.label, px(7) if view.label else 0
+        whose = whose_words(view)
+        gap = px(7) if whose else 0
         taken = small.width(words) + small.width(whose) + gap
         if whose and taken > end - x:  # who asked is told before how it ended
             words = words.partition(" · ")[0]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.language import tr
-from app.words import count_words, kv_words, sentence
+from app.words import adapters_words, count_words, kv_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
-from engine.checkpoints import local_info
+from engine.checkpoints import inspect_adapter, local_info
 from engine.core import Card, cards, host_memory, nvidia_driver
 from engine.memory import TAKEN, DeviceMemory, Fit, fits, rank_counts, why_unstaged, why_whole
 
@@ -84,13 +84,15 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     ranks = (
         spec.parallel.ranks if gpu and spec.parallel.ranks in (*dividing, *whole_experts) else 1
     )  # on a CPU they have one memory
-    how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype, ranks=ranks)
+    adapters = [inspect_adapter(each) for each in spec.adapters]
+    how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype, ranks=ranks, adapters=adapters)
     bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     context = [tr("context {tokens:,}", tokens=info.context)] if info.context else []
     facts = (
         " · ".join((kv_words(config.kv_dtype, ranks * fit.kv_token), *context)),
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
+        *((sentence(adapters_words(spec.adapter_names)),) if adapters else ()),
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
     whole, staged = why_whole(info, spec.quantization), why_unstaged(info)

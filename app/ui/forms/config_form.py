@@ -24,6 +24,7 @@ SHORT_ADMISSIONS = (
     *((tr("as they came"), "fcfs"), (tr("shortest first"), "sjf")),
     *((tr("longest prefix first"), "lpm"), (tr("by priority"), "priority")),
 )
+MIXED = ((tr("share steps"), True), (tr("run one at a time"), False))
 DELIVERY = ((tr("as it comes"), "stream"), (tr("when the batch is done"), "batch"))
 PRECISIONS = ((tr("the model's"), "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
@@ -49,6 +50,10 @@ PREEMPTION = tr(
 ADMISSION = tr(
     "Who of those that wait joins next. A job is its prompt and the most tokens that its answer may have. Unless the "
     "first come is first served, one may wait for as long as others come."
+)
+ADAPTERS = tr(
+    "Requests of several adapters share each step; or all that run are of one, as where it is merged into the weights, "
+    "and others wait until they are done"
 )
 MEMORY = tr("The size of the KV cache; automatic takes a share of what is free")
 
@@ -79,7 +84,7 @@ def mode_fields(name: str) -> list[Field]:
     draft = line_edit(f"{name}_draft", tr("Draft model"), tr("the model's own"))
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
-    admission = DropDown(f"{name}_admission", SHORT_ADMISSIONS)
+    admission, mixed = DropDown(f"{name}_admission", SHORT_ADMISSIONS), DropDown(f"{name}_mixed_adapters", MIXED)
     for i, (_, order) in enumerate(SHORT_ADMISSIONS):
         admission.setItemData(i, f"{sentence(admission_words(order))}.", Qt.ItemDataRole.ToolTipRole)
     return [
@@ -99,6 +104,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("delivery", tr("Text comes"), delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", tr("Prefix caching"), prefix, PREFIX, modes=PAGED_MODES, idle=False),
         Field("admission", tr("Admission"), admission, ADMISSION),
+        Field("mixed_adapters", tr("Adapters"), mixed, ADAPTERS, modes=PAGED_MODES, idle=True),
         Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=COLOCATED_MODES, idle="recompute"),
         Field("cuda_graphs", tr("Decode graphs"), graphs, GRAPHS, modes=PAGED_MODES, idle=True),
         Field("kv_dtype", tr("KV precision"), precision, PRECISION, modes=PAGED_MODES, idle="auto"),
@@ -132,6 +138,7 @@ class ConfigForm(QWidget):
         self._form.edited.connect(self._on_edited)
         self._shown: tuple[str, str | None] = "", None  # the mode and speculation whose rows are
         self._admission = ""  # as it was before it is edited
+        self._adapted = False
         self.set_config(EngineConfig())
 
     def __getitem__(self, name: str) -> Field:
@@ -152,10 +159,17 @@ class ConfigForm(QWidget):
         self._admission = config.admission
         self._show_rows()
 
+    def offer_adapters(self, adapted: bool) -> None:
+        """Whether the model has any: else nothing is asked of them."""
+        self._adapted = adapted
+        self._show_rows()
+
     def _show_rows(self) -> None:
         mode = self["mode"].get()
         drafts = self["speculation"].get()
         hidden = undrafted(drafts)
+        if not self._adapted and self["mixed_adapters"].get():
+            hidden = hidden | {"mixed_adapters"}
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and name not in hidden)
         self._shown = mode, drafts

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Signal, SignalInstance
 from PySide6.QtWidgets import QLineEdit
 
 from app.ui.controls import Amount, DropDown, Number, SliderValue, Switch
+from app.ui.forms.adapters import AdapterChoice
 from app.ui.labels import Row
 
 Control = Amount | DropDown | Number | SliderValue | Switch | QLineEdit
@@ -73,6 +74,8 @@ class Form(QObject):
 def _bound(control: Control) -> tuple[Callable[[], object], Callable[[Any], object], SignalInstance]:
     """How a control is read and written, and what tells that it was changed."""
     match control:
+        case AdapterChoice():
+            return control.value, control.setValue, control.valueChanged
         case DropDown():
             return control.currentData, control.set_value, control.currentIndexChanged
         case SliderValue():

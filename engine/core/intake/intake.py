@@ -144,7 +144,9 @@ class Intake:
         names = self._card.adapters
         if name not in names:
             has = f"{self._card.name} has {', '.join(names)}" if names else f"{self._card.name} was loaded without any"
-            raise InvalidInput(f"adapter={shown(name)}: {has}; name one of these, load it with the model, or leave it out")
+            raise InvalidInput(
+                f"adapter={shown(name)}: {has}; name one of these, load it with the model, or leave it out"
+            )
         return 1 + names.index(name)
 
     def _seed(self, params: SamplingParams) -> int:

@@ -41,6 +41,9 @@ def model_facts(header: Header) -> Iterator[tuple[str, str]]:
     )
     quantized = "" if model.quantization == "none" else f", {model.quantization}"
     yield "weights", f"{bytes_text(model.weight_bytes)} in {model.dtype}{quantized}"
+    if model.adapters:
+        each = ", ".join(f"{name} (rank {rank})" for name, rank in zip(model.adapters, model.adapter_ranks))
+        yield "adapters", f"{each}: {bytes_text(model.adapter_bytes)} of the weights"
     if header.draft is not None:
         yield "draft model", f"{header.draft.name}, {bytes_text(header.draft.weight_bytes)}"
 

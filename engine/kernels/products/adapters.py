@@ -2,8 +2,8 @@
 
 One kernel multiplies a few rows by the narrow matrices, cut along their depth, so that of few rows many programs share
 the work; another adds up the parts, multiplies them by the wide ones and adds that to the product. A program goes
-through the adapters that its rows have, each as a matrix product of which the other rows are zeros: rows of one adapter,
-as those of a prompt, take one, and those of many at most as many as there are adapters.
+through the adapters that its rows have, each as a matrix product of which the other rows are zeros: rows of one
+adapter, as those of a prompt, take one, and those of many at most as many as there are adapters.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Tiled:
 def lay_out(down: Tensor, up: Tensor, widths: list[int]) -> Tiled:
     """Of `down` `[adapters, layers * rank, depth]` and `up` `[adapters, columns, rank]`, whose layers have `widths`
     columns."""
-    (adapters, columns, rank), depth = up.shape, down.shape[2]
+    adapters, rank, depth = len(up), up.shape[2], down.shape[2]
     wide = max(LEAST, next_power_of_two(rank))
     down = pad(down.view(adapters, len(widths), rank, depth), (0, 0, 0, wide - rank))
     tiles, begin = list[tuple[int, int, int]](), 0
@@ -141,7 +141,8 @@ def adapt(out: Tensor, x: Tensor, tiled: Tiled, ids: Tensor) -> None:
     tokens, layers, parts = out.numel() // columns, tiled.down.shape[1] // rank, -(-depth // PART)
     low = torch.empty(parts, tokens, layers * rank, dtype=torch.float32, device=x.device)
     rows, block = -(-tokens // ROWS), DEPTH if x.dtype != torch.float32 else DEPTH // 2
-    sizes = tokens, depth, row_stride(x), adapters, layers, rank, PART, ROWS, block
-    launch(adapter_down_kernel, (rows, layers, parts), (low, x, tiled.down, ids, *sizes), num_warps=4)
-    sizes = tokens, columns, adapters, layers, rank, parts, ROWS, COLUMNS
-    launch(adapter_up_kernel, (rows, len(tiled.tiles)), (out, low, tiled.up, ids, tiled.tiles, *sizes), num_warps=4)
+    kind = adapters, layers, rank
+    values = low, x, tiled.down, ids, tokens, depth, row_stride(x), *kind, PART, ROWS, block
+    launch(adapter_down_kernel, (rows, layers, parts), values, num_warps=4)
+    summed = out, low, tiled.up, ids, tiled.tiles, tokens, columns, *kind, parts, ROWS, COLUMNS
+    launch(adapter_up_kernel, (rows, len(tiled.tiles)), summed, num_warps=4)

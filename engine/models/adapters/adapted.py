@@ -25,7 +25,7 @@ class Adapters:
 
 
 class Adapted:
-    """Of layers of one input, whose product is `[..., columns]`, each of some of the `widths` of them: `down` `[adapters,
+    """Of layers of one input, which have one of the `widths` each of the columns of their product: `down` `[adapters,
     layers * rank, depth]`, the rows of each layer below each other, and `up` `[adapters, columns, rank]`, both of the
     model's dtype. Adapters that leave a layer as it is have zeros there."""
 

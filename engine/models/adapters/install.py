@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,8 +42,8 @@ def install(module: nn.Module, given: Sequence[str], dtype: torch.dtype, device:
                     down[number, place * rank : place * rank + pair.rank] = a
                     begin = sum(widths[:place])
                     up[number, begin : begin + widths[place], : pair.rank] = b * pair.scale
-        held = (x.to(dtype=dtype).to(device) for x in (down, up))
-        put(Adapted(adapters, *held, widths))
+        down, up = (x.to(dtype=dtype).to(device) for x in (down, up))
+        put(Adapted(adapters, down, up, widths))
     return adapters
 
 
@@ -55,7 +56,9 @@ def _check(module: nn.Module, info: AdapterInfo) -> None:
         except AttributeError:
             raise InvalidInput(f"adapter {info.name}: the model has no layer {path}{made_for}") from None
         if id(layer) in embeddings:
-            raise InvalidInput(f"adapter {info.name}: {path} is the output layer or the embedding, which stays as it is")
+            raise InvalidInput(
+                f"adapter {info.name}: {path} is the output layer or the embedding, which stays as it is"
+            )
         size = getattr(layer, "in_features", None), getattr(layer, "out_features", None)
         if size != (pair.inputs, pair.outputs):
             has = "is no linear layer" if None in size else f"is of {size[0]} by {size[1]}"
@@ -66,7 +69,8 @@ def _check(module: nn.Module, info: AdapterInfo) -> None:
 
 def _tensor(info: AdapterInfo, file: Any, path: str, letter: str) -> Tensor:
     names = (f"base_model.model.{path}.lora_{letter}{middle}.weight" for middle in ("", ".default"))
-    found: Tensor = file.get_tensor(next(name for name in names if name in file.keys())).float()
+    there = set(file.keys())
+    found: Tensor = file.get_tensor(next(name for name in names if name in there)).float()
     if not found.isfinite().all():
         raise InvalidInput(f"adapter {info.name}: {letter} of {path} has values that are NaN or infinite")
     return found
@@ -86,14 +90,14 @@ def _products(module: nn.Module, paths: set[str]) -> list[tuple[Layers, Callable
     for product, layers in joined.items():
         if not paths.isdisjoint(path for path, _ in layers):
             layers.sort(key=lambda one: int(getattr(one[1], "index", getattr(type(one[1]), INDEX, 0))))
-            found.append((layers, lambda adapted, product=product: setattr(product, "adapted", adapted)))
+            found.append((layers, partial(setattr, product, "adapted")))
     return found
 
 
 def _putter(part: Any) -> Callable[[Adapted], None]:
     """Of a layer that is no part of a joined product."""
     if isinstance(part, PackedLinear):
-        return lambda adapted: setattr(part, "adapted", adapted)
+        return partial(setattr, part, "adapted")
 
     def put(adapted: Adapted) -> None:
         own = type(part)

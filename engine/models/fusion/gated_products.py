@@ -58,7 +58,9 @@ def _gated(mlp: Any, product: JoinedProduct, setting: Setting) -> FusedPart:
     assert isinstance(packed, HeldByLayers)
 
     def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        serves = setting.serves(x) and not (args or kwargs) and product.adapted is None  # what adapters add comes before
+        serves = (
+            setting.serves(x) and not (args or kwargs) and product.adapted is None
+        )  # what adapters add comes before
         acted = packed.gated(x, activation) if serves else None
         if acted is None:
             return own(self, x, *args, **kwargs)

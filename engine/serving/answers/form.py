@@ -26,6 +26,10 @@ class Form(ABC):
         self._about = {"id": self.id, "created": int(time.time()), "model": model}
         self._frames: dict[bool, bytes] = {}
 
+    def name(self, model: str) -> None:
+        """It is answered under the name that was asked for, before anything of it is sent."""
+        self.model = self._about["model"] = model
+
     @abstractmethod
     def choice(self, index: int, text: str, told: TokensTold | None, finish: str, thoughts: str = "") -> Json:
         """One sample, whole; `thoughts` stand before its text."""

@@ -148,9 +148,9 @@ def test_adapters_of_a_quantized_model(quantization: str, demo: tuple) -> None:
 
 
 def test_a_name_that_is_not_there_is_refused(demo: tuple) -> None:
-    with Engine(demo[0], EngineConfig(max_running=2), threads=1) as engine:
-        with pytest.raises(InvalidInput, match="adapter='wild': demo stories 5M has wide, narrow; name one of these"):
+    for spec, says in (
+        (demo[0], "adapter='wild': demo stories 5M has wide, narrow; name one of these"),
+        (ModelSpec("demo"), "adapter='wild': demo stories 5M was loaded without any"),
+    ):
+        with Engine(spec, EngineConfig(max_running=2), threads=1) as engine, pytest.raises(InvalidInput, match=says):
             engine.submit("A fox", GREEDY.with_(adapter="wild"))
-    with Engine(ModelSpec("demo"), EngineConfig(max_running=2), threads=1) as engine:
-        with pytest.raises(InvalidInput, match="was loaded without any"):
-            engine.submit("A fox", GREEDY.with_(adapter="wide"))

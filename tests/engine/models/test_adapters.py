@@ -79,7 +79,9 @@ def test_scales_as_peft_writes_them(tmp_path: Path) -> None:
     sizes = {"model.layers.0.self_attn.q_proj": (64, 32), "model.layers.1.mlp.up_proj": (96, 32)}
 
     def scales(**config: Any) -> list[float]:
-        return [pair.scale for pair in inspect_adapter(str(save_adapter(tmp_path, sizes, 4, 0, **config))).pairs.values()]
+        return [
+            pair.scale for pair in inspect_adapter(str(save_adapter(tmp_path, sizes, 4, 0, **config))).pairs.values()
+        ]
 
     assert scales(lora_alpha=8) == [2.0, 2.0]
     assert scales(lora_alpha=8, use_rslora=True) == [4.0, 4.0]
@@ -123,7 +125,7 @@ def test_what_does_not_fit_the_model_is_refused(sizes: dict, says: str, tmp_path
 def test_files_that_are_missing_or_broken_are_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no such folder; give the folder of one, or a name of those that"):
         inspect_adapter("nothing/here")
-    with pytest.raises(InvalidInput, match="has no adapter_config.json"):
+    with pytest.raises(InvalidInput, match=r"has no adapter_config\.json"):
         inspect_adapter(str(tmp_path))
     folder = save_adapter(tmp_path / "a", {"model.layers.0.self_attn.q_proj": (64, 32)}, 4, 0)
     weights = folder / "adapter_model.safetensors"
@@ -133,7 +135,7 @@ def test_files_that_are_missing_or_broken_are_told(tmp_path: Path) -> None:
         inspect_adapter(str(folder))
     weights.unlink()
     (folder / "adapter_model.bin").write_bytes(b"")
-    with pytest.raises(InvalidInput, match="can run any code when opened.*save it as safetensors"):
+    with pytest.raises(InvalidInput, match=r"can run any code when opened.*save it as safetensors"):
         inspect_adapter(str(folder))
     (folder / "adapter_config.json").write_text(json.dumps([]))
     weights.write_bytes(whole)
@@ -144,7 +146,7 @@ def test_files_that_are_missing_or_broken_are_told(tmp_path: Path) -> None:
 def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     sizes = {"model.layers.0.self_attn.q_proj": (256, 256)}
     folder = save_adapter(tmp_path / "a", sizes, 4, 0, spread=float("inf"))
-    with pytest.raises(InvalidInput, match="adapter a: B of .*q_proj has values that are NaN or infinite"):
+    with pytest.raises(InvalidInput, match=r"adapter a: B of .*q_proj has values that are NaN or infinite"):
         load(ModelSpec("demo", device="cpu", adapters=(str(folder),)))
 
 

@@ -1,0 +1,130 @@
+"""Choosing adapters (LoRA): those that a model is loaded with, and the one that requests go through."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QPoint, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
+
+from app import storage
+from app.language import tr
+from app.ui.controls import DropDown
+from app.ui.sheets.ask_path import ask_path
+from app.words import sentence
+from engine import InvalidInput
+from engine.checkpoints import EMBEDDED_ADAPTERS, inspect_adapter
+from engine.config import adapter_name, adapter_source
+
+ABOUT = tr(
+    "Small pairs of matrices (LoRA) beside the model's own: requests of several of them, and of none, share every step"
+)
+NONE, IN_TURN = "", "*"  # which of them requests go through, besides their names
+THROUGH = tr("The model as it is, one of the adapters that it was loaded with, or each of these in turn")
+KEPT, MOST_KEPT = "model/adapters", 8  # folders that were chosen before
+
+
+class AdapterChoice(DropDown):
+    """Which adapters a model is loaded with: a list to tick, of those that ship, for the demo model, and of folders."""
+
+    valueChanged = Signal()
+    refused = Signal(str)  # why a folder is none
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, [(tr("none"), "")])
+        self._chosen: tuple[str, ...] = ()
+        self._ships = False
+
+    def value(self) -> tuple[str, ...]:
+        return self._chosen
+
+    def setValue(self, chosen: Sequence[str]) -> None:
+        if tuple(chosen) != self._chosen:
+            self._chosen = tuple(chosen)
+            self.setItemText(0, ", ".join(map(adapter_name, chosen)) or tr("none"))
+            self.setToolTip("\n".join(chosen) if chosen else ABOUT)
+            self.valueChanged.emit()
+
+    def offer_shipped(self, ships: bool) -> None:
+        """Whether those that ship are of the chosen model; none of another model's are chosen then."""
+        if ships != self._ships:
+            self._ships = ships
+            self.setValue([each for each in self._chosen if (each in EMBEDDED_ADAPTERS) is ships])
+
+    def showPopup(self) -> None:
+        menu = self.menu()
+        menu.setMinimumWidth(self.width())
+        menu.popup(self.mapToGlobal(QPoint(0, self.height())))
+
+    def menu(self) -> QMenu:
+        menu = QMenu(self)
+        menu.setObjectName("adapters_menu")
+        menu.aboutToHide.connect(menu.deleteLater)
+        known = dict.fromkeys((*(EMBEDDED_ADAPTERS if self._ships else ()), *self._chosen, *kept()))
+        for source in known:
+            action = QAction(adapter_name(source), menu, checkable=True, checked=source in self._chosen)
+            action.setToolTip(adapter_source(source))
+            action.toggled.connect(lambda on, source=source: self._tick(source, on))
+            menu.addAction(action)
+        menu.setToolTipsVisible(True)
+        if known:
+            menu.addSeparator()
+        menu.addAction(tr("Add a folder …"), self.ask)
+        return menu
+
+    def ask(self) -> None:
+        """Asks for a folder as PEFT writes it."""
+        ask_path(self, "adapter_dialog", tr("Choose an adapter's folder"), "model/adapter_folder", self.add)
+
+    def add(self, folder: str) -> None:
+        """Takes one more, if it is one."""
+        try:
+            inspect_adapter(folder)
+        except InvalidInput as error:
+            self.refused.emit(sentence(str(error)))
+            return
+        storage.settings().setValue("model/adapter_folder", str(Path(folder).parent))
+        storage.settings().setValue(KEPT, "\n".join([folder, *(each for each in kept() if each != folder)][:MOST_KEPT]))
+        self._tick(folder, True)
+
+    def _tick(self, source: str, on: bool) -> None:
+        others = [each for each in self._chosen if adapter_name(each) != adapter_name(source)]
+        self.setValue([*others, source] if on else others)
+
+
+def kept() -> list[str]:
+    """Folders that were chosen before, and are still there."""
+    told = str(storage.settings().value(KEPT, "")).splitlines()
+    return [folder for folder in told if Path(folder).is_dir()]
+
+
+class ThroughChoice(DropDown):
+    """Which of a loaded model's adapters requests go through. A name that the model lacks is kept for one that has
+    it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, [(tr("none"), NONE)])
+        self._wanted: object = NONE
+        self.currentIndexChanged.connect(self._on_chosen)
+
+    def offer_names(self, names: Sequence[str], in_turn: bool) -> None:
+        """Those of the model that is loaded; `in_turn`: requests may go through each of them in turn."""
+        blocked = self.blockSignals(True)
+        wanted = self._wanted
+        self.clear()
+        self.addItem(tr("none"), NONE)
+        for name in names:
+            self.addItem(name, name)
+        if in_turn and names:
+            self.addItem(tr("each in turn"), IN_TURN)
+        self._wanted = wanted
+        super().set_value(wanted)
+        self.blockSignals(blocked)
+
+    def set_value(self, value: object) -> None:
+        self._wanted = value
+        super().set_value(value)
+        self._wanted = value
+
+    def _on_chosen(self) -> None:
+        self._wanted = self.currentData()
