@@ -298,7 +298,9 @@ class ComparePage(Page):
         discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
-        self.legend.tell(any(lane.lane.config.mode == "recompute" for lane in self.race.lanes))
+        lanes = [lane.lane for lane in self.race.lanes]
+        adapters = dict.fromkeys(name for lane in lanes for name in lane.spec.adapter_names)
+        self.legend.tell(any(lane.config.mode == "recompute" for lane in lanes), tuple(adapters))
         self._chosen = None
         for view in self.views:
             self._lanes.addWidget(view, 1)

@@ -175,6 +175,7 @@ class RaceSetup(QFrame):
         self._showing = True
         card = self.card
         suggested = (card.suggested.kv_tokens if card else None) or 0
+        self.picker.editor.adapted = bool(card and card.adapters)
         self.rules.suggest(suggested, card.requests if card else 0)
         self.rules.show_choice(self.choice)
         words = rules_words(self.choice, suggested)

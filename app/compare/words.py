@@ -86,6 +86,8 @@ def title_of(lane: Lane) -> str:
         title, split = TITLES[lane.config.mode].format(size=lane.config.max_running), lane.spec.parallel
         if lane.config.admission != "fcfs":
             title = f"{title}, {admission_words(lane.config.admission)}"
+        if not lane.config.mixed_adapters:
+            title = tr("{title}, one adapter at a time", title=title)
         if split.pipeline > 1:
             return tr("{title}, in {count} stages", title=title, count=split.pipeline)
         if split.sequence:

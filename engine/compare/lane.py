@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from engine.checkpoints.adapters import with_shipped
 from engine.compare.remote import Server
-from engine.config.specs import EngineConfig, ModelSpec
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 
 if TYPE_CHECKING:
     from engine.workloads.workload import Workload
@@ -53,6 +54,18 @@ class Lane:
         budget = max(self.config.token_budget, size)
         return replace(self, config=replace(self.config, max_running=size, token_budget=budget))
 
+    def adapted(self, workload: Workload) -> Lane:
+        """The lane whose model has the adapters that the workload's requests name: of the demo model, those that ship
+        with it are added. Raises InvalidInput where one is lacking."""
+        spec = with_shipped(self.spec, workload.adapters)
+        lacking = [name for name in workload.adapters if name not in spec.adapter_names]
+        if lacking and self.server is None:
+            raise InvalidInput(
+                f"workload {workload.name!r}: its requests go through the adapter {lacking[0]}, which {spec.source} "
+                f"was not given: load it as {lacking[0]}=FOLDER, or take another workload"
+            )
+        return self if spec == self.spec else replace(self, spec=spec)
+
     def plays(self, workload: Workload) -> Workload:
         """The workload as this lane plays it. Raises InvalidInput where its requests ask for what beams cannot have."""
         if self.beams == 1:
@@ -66,6 +79,8 @@ def lane_title(lane: Lane) -> str:
     if lane.server is not None:
         return lane.name or f"Server {lane.server.place}"
     title = lane.name or MODE_TITLES[lane.config.mode]
+    if not (lane.config.mixed_adapters or lane.name):
+        title = f"{title}, one adapter at a time"
     return f"{title} of {lane.config.max_running}" if lane.config.mode in BATCHED_MODES and not lane.name else title
 
 

@@ -93,7 +93,8 @@ class Race:
         if not 1 <= len(lanes) <= MOST_LANES:
             raise InvalidInput(f"{len(lanes)} lanes: a race has 1 to {MOST_LANES}")
         one_of("order", order, RACE_ORDERS)
-        self.workload, self.lanes, self.repeats, self.order, self.seed = workload, tuple(lanes), repeats, order, seed
+        self.workload, self.repeats, self.order, self.seed = workload, repeats, order, seed
+        self.lanes = tuple(lane.adapted(workload) for lane in lanes)
         self.kv_tokens = kv_tokens or workload.suggested.kv_tokens or DEFAULT_KV_TOKENS
         self.kv_memory = kv_memory
         self._plan = [(repeat, lane) for repeat, lanes in enumerate(self.rounds()) for lane in lanes]

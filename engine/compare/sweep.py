@@ -265,11 +265,12 @@ class Sweep:
                 raise InvalidInput(f"{lane.server.place} has a batch size of its own: sweep its rates")
             if sizes and lane.config.mode in SOLITARY_MODES:
                 raise InvalidInput(f"{lane.config.mode} runs one request at a time, whatever the size: sweep its rates")
-        self.workload, self.lanes, self.by_rate, self.repeats = workload, tuple(lanes), bool(rates), repeats
+        self.workload, self.by_rate, self.repeats = workload, bool(rates), repeats
+        self.lanes = tuple(lane.adapted(workload) for lane in lanes)
         self.slo, self.price, self.kv_tokens, self.kv_memory = slo or Slo(), price, kv_tokens, kv_memory
         settings = sorted(set(rates or sizes))
         points = [self._point(i, setting, seed) for setting in settings for i in range(len(lanes))]
-        if len({lane.spec for lane in lanes}) > 1:  # a model is loaded once, not once a setting
+        if len({lane.spec for lane in self.lanes}) > 1:  # a model is loaded once, not once a setting
             points.sort(key=lambda p: p.series)
         self.points = tuple(points)
 

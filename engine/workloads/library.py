@@ -39,19 +39,20 @@ DEMO_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCard:
-    """A shipped workload for a picker; `load_workload(name)` makes it."""
+    """A shipped workload for a picker; `load_workload(name)` makes it. `adapters`: those of its requests."""
 
     name: str
     title: str
     description: str
     requests: int
     suggested: Suggestion
+    adapters: tuple[str, ...] = ()
 
 
 def list_workloads() -> tuple[WorkloadCard, ...]:
     """The shipped workloads, in the order in which a lecture would show them."""
     recipes = [read_recipe(_shipped(name)) for name in SHIPPED]
-    return tuple(WorkloadCard(r.name, r.title, r.description, r.requests, r.suggested) for r in recipes)
+    return tuple(WorkloadCard(r.name, r.title, r.description, r.requests, r.suggested, r.adapters) for r in recipes)
 
 
 def _shipped(name: str) -> Path:

@@ -76,6 +76,11 @@ class Recipe:
     def requests(self) -> int:
         return sum(group.count * group.turns for group in self.groups)
 
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of those that its requests go through."""
+        return tuple(dict.fromkeys(group.adapter for group in self.groups if group.adapter))
+
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a TOML file. Raises InvalidInput naming the file, the key and the remedy."""

@@ -6,7 +6,7 @@ import argparse
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from app.cli.shared.options import (
@@ -28,7 +28,6 @@ from app.cli.shared.options import (
 from app.cli.shared.progress import LanesBar
 from app.interrupts import heard, interrupt_as_event
 from engine import Lane, ModelSpec, Workload, parse_lanes
-from engine.checkpoints import with_shipped
 from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult
 from engine.core import import_engine
 from engine.trace import Slo, formulas
@@ -58,9 +57,6 @@ class Asked:
         for each in dict.fromkeys([spec, *own] if own or not given else []):
             check_model(each)
         workload = sampled(workload_of(options, spec), options)
-        if (more := with_shipped(spec, workload.adapters)) != spec:
-            spec = more
-            given = [replace(lane, spec=with_shipped(lane.spec, workload.adapters)) for lane in given]
         suggested = ",".join(workload.suggested.lanes) or otherwise
         return cls(spec, given or parse_lanes(suggested, spec, seed), workload, slo, seed)
 

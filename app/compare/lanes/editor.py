@@ -42,6 +42,7 @@ class LaneEditor(Popover):
         self._host = parent
         self._choice: LaneChoice | None = None
         self._showing = False
+        self.adapted = False  # whether requests go through adapters that a lane's model has by itself
         self.form = ConfigForm("lane")
         self.model = DropDown("lane_model", MODELS)
         self.path = line_edit("lane_path", tr("Model folder or hub id"), tr("a folder, or owner/name"))
@@ -97,6 +98,7 @@ class LaneEditor(Popover):
         self._choice, self._showing = choice, True
         spec = choice.lane.spec
         self.form.set_config(choice.lane.config)
+        self.form.offer_adapters(self.adapted or bool(spec.adapters))
         self.beams.setValue(choice.lane.beams)
         kind = PLAYS if not choice.own_model else DEMO if spec.source == "demo" else FOLDER
         server = choice.lane.server

@@ -48,6 +48,8 @@ class TimelineHistory:
         cells = self.cells
         for record in records:
             self.presence.feed(record)
+            if not isinstance(record, Step):
+                cells.feed((record,))
             match record:
                 case Step():
                     cells.feed((record,), self.origin)

@@ -32,6 +32,7 @@ THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the m
 MOST_ROWS = 4000  # of the table
 MOST_DRAWN, LEAST_DRAWN = 32, 258  # slots that make a figure higher; pixels of the design in which the legend has room
 THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
+BY_ADAPTER = "timeline/by_adapter"
 COLUMNS = (
     *(tr("step"), tr("start s"), tr("duration ms"), tr("rows"), tr("prefill tokens"), tr("decode tokens")),
     *(tr("padding"), tr("wasted"), tr("budget")),
@@ -105,6 +106,12 @@ class TimelinePanel(InsightPanel):
         self.legend_action = QAction(tr("Legend"), self.menu, checkable=True, checked=self.view.legend)
         self.legend_action.toggled.connect(self._on_legend)
         self.menu.insertAction(first, self.legend_action)
+        chosen = str(storage.settings().value(BY_ADAPTER, "true")) != "false"
+        self.view.color_by_adapter(chosen)
+        self.by_adapter = QAction(tr("Colour by adapter"), self.menu, checkable=True, checked=chosen)
+        self.by_adapter.toggled.connect(self._on_by_adapter)
+        self.by_adapter.setVisible(False)
+        self.menu.insertAction(first, self.by_adapter)
         self.menu.insertSeparator(first)
 
     # -- what a person chooses ------------------------------------------------------------------------------------
@@ -127,6 +134,10 @@ class TimelinePanel(InsightPanel):
         self.view.legend = shown
         storage.settings().setValue(LEGEND, "true" if shown else "false")
         self.view.grow()
+
+    def _on_by_adapter(self, chosen: bool) -> None:
+        self.view.color_by_adapter(chosen)
+        storage.settings().setValue(BY_ADAPTER, "true" if chosen else "false")
 
     def _on_live(self) -> None:
         self.view.follow()
@@ -171,6 +182,7 @@ class TimelinePanel(InsightPanel):
         """The view learns what is known of the run as a whole."""
         history, view = self.history, self.view
         view.device, view.budget = history.device, history.budget
+        self.by_adapter.setVisible(bool(view.cells.adapters))
         view.set_rest(not history.presence.there)
         view.set_slots(1)
         view.set_folds(idle_folds(history.presence, history.origin))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.inside.columns import Columns, Numbers, whole
-from engine.trace import Array, Kind, Record, Step
+from engine.trace import Array, Header, Kind, Record, Step, Submitted
 
 BLOCK = 256  # runs whose common span is known, so that those out of sight are not looked at
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
@@ -73,6 +73,8 @@ class TimelineCells(Columns):
     beginning.
 
     `step_reader` gives back the step of a place among all steps that were fed; without one the steps are kept.
+    `adapters` are the names of the model's; `through` has the number of its adapter, from 1, of each request that goes
+    through one.
     """
 
     slot, request, shade = Numbers(np.int32), Numbers(np.int32), Numbers(np.uint8)
@@ -92,6 +94,8 @@ class TimelineCells(Columns):
         self.end = 0.0
         self.changed = np.inf  # the earliest second that was told anew since whoever draws set it back
         self.requests = 0  # one more than the highest id
+        self.adapters: tuple[str, ...] = ()
+        self.through: dict[int, int] = {}
         self._last = _Slots()
 
     def __frozen__(self) -> dict[str, Any]:
@@ -120,8 +124,15 @@ class TimelineCells(Columns):
     def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
         """Takes the next records of the trace. `origin`: the trace's time at which this timeline begins."""
         for record in records:
-            if isinstance(record, Step):
-                self._feed(record, origin)
+            match record:
+                case Step():
+                    self._feed(record, origin)
+                case Submitted() if record.params.adapter in self.adapters:
+                    self.through[record.request] = 1 + self.adapters.index(record.params.adapter)
+                case Header():
+                    self.adapters = record.model.adapters
+                case _:
+                    pass
 
     def span(self, request: int) -> tuple[float, float] | None:
         """From a request's first cell to its last."""

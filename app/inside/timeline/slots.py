@@ -53,6 +53,7 @@ class Timeline(TimelineSpan):
         self._placed = 0  # slots that the layout knows of
         self._cursor: float | None = None
         self._selected: int | None = None
+        self._by_adapter = True
         self._area: QRect | None = None  # until the next change
         self._picture: PixelImage | None = None
         self._pixels: Array | None = None  # what the picture shows
@@ -100,6 +101,18 @@ class Timeline(TimelineSpan):
             self._selected = request
             self._learn()
             self._stale()
+
+    def color_by_adapter(self, by_adapter: bool) -> None:
+        """Whether bars have the colour of their adapter, where the model has any; else each request has its own."""
+        self._by_adapter = by_adapter
+        self._colors.clear()
+        self._learn()
+        self._stale()
+
+    @property
+    def told_apart(self) -> tuple[str, ...]:
+        """The adapters whose colours the bars have; empty where each request has its own."""
+        return self.cells.adapters if self._by_adapter else ()
 
     @property
     def slots(self) -> int:
@@ -180,8 +193,10 @@ class Timeline(TimelineSpan):
         self.update()
 
     def _learn(self) -> None:
+        through = self.cells.through if self.told_apart else None
         for request in range(len(self._colors), self.cells.requests):
-            self._colors.append(parts_of(theme.request_color(request)))
+            hue = request if through is None else through.get(request, 0)
+            self._colors.append(parts_of(theme.request_color(hue)))
         self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
 
     def _draw(self) -> PixelImage:

@@ -336,7 +336,8 @@ class TimelineView(SelectableTimeline):
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
         if bands.legend.height:
             stalls = tr("stall: over {length}", length=length_words(self.marks.threshold))
-            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls, self.ranks)
+            kinds, apart = self.marks.kinds, self.told_apart
+            paint.legend(painter, self.area().left(), self.width(), bands.legend, kinds, stalls, self.ranks, apart)
         t, told = theme.current(), self.told()
         room = self.width() - left
         fitting = next((words for words in self._words_at_foot if self.face.width(words) <= room), None)

@@ -38,8 +38,9 @@ def route(prompt: Prompt, completions: bool) -> str:
 
 
 def body(prompt: Prompt, params: SamplingParams, model: str, completions: bool, lacks: frozenset[str]) -> Json:
-    """The request. `completions` False: the server has chats alone, and a text becomes a user's message."""
-    told: Json = {"model": model, "stream": True, "max_tokens": params.max_tokens}
+    """The request; an adapter is asked for as a model of its name. `completions` False: the server has chats alone, and
+    a text becomes a user's message."""
+    told: Json = {"model": params.adapter or model, "stream": True, "max_tokens": params.max_tokens}
     told |= {"temperature": params.temperature, "top_p": params.top_p}
     told |= {
         name: value

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PySide6.QtCore import QRect, QRectF
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.picture.tracks import Grain, Hatch, Layer, lane_picture
@@ -45,6 +45,12 @@ def rank_signs(micro_batches: int) -> list[tuple[str, str]]:
     return [*((tr("micro-batch {number}", number=i + 1), micro_sign(i)) for i in shown), HANDED, BUBBLE]
 
 
+def adapter_signs(adapters: Sequence[str]) -> list[tuple[str, QColor]]:
+    """The colours of a model's adapters, after that of requests that go through none; nothing where it has none."""
+    names = (tr("no adapter"), *adapters) if adapters else ()
+    return [(name, theme.request_color(number)) for number, name in enumerate(names)]
+
+
 def micro_sign(shade: int) -> str:
     return f"micro-batch {shade}"
 
@@ -78,10 +84,14 @@ class SlotsLegend(Painted):
         self.restyle()
         self.tell(again)
 
-    def tell(self, again: bool) -> None:
+    def tell(self, again: bool, adapters: Sequence[str] = ()) -> None:
+        """`adapters`: those that bars have the colours of."""
         crossed = {Hatch.CROSSED: AGAIN} if again else {}
         self._signs = [(crossed.get(hatch, words), hatch) for words, hatch in LEGEND]
-        self.setAccessibleName(tr("Legend: {signs}", signs=", ".join((*(words for words, _ in self._signs), WAITS))))
+        self._adapters = adapters
+        names = [name for name, _ in adapter_signs(adapters)]
+        told = *names, *(words for words, _ in self._signs), WAITS
+        self.setAccessibleName(tr("Legend: {signs}", signs=", ".join(told)))
         self.update()
 
     def restyle(self) -> None:
@@ -95,13 +105,17 @@ class SlotsLegend(Painted):
             ground, accent, grey = map(parts_of, (t.window, t.accent, t.secondary))
             self._swatches = Swatches(layers_of(accent, grey), ground, self.devicePixelRatioF())
         side, x = px(SIDE), float(px(16))
-        signs: Sequence[tuple[str, Hatch | None]] = (*self._signs, (WAITS, None))
+        signs: Sequence[tuple[str, Hatch | QColor | None]]
+        signs = *adapter_signs(self._adapters), *self._signs, (WAITS, None)
         for words, hatch in signs:
             wide = side if hatch is not None else 2 * side
             if x + wide + px(GAP) + face.width(words) > self.width():
                 break
-            if hatch is not None:
-                self._swatches.draw(painter, QRectF(x, round(middle - side / 2), side, side), hatch)
+            box = QRectF(x, round(middle - side / 2), side, side)
+            if isinstance(hatch, QColor):
+                painter.fillRect(box, hatch)
+            elif hatch is not None:
+                self._swatches.draw(painter, box, hatch)
             else:
                 thick = round(theme.stroke())
                 painter.fillRect(QRectF(x, round(middle - thick / 2), wide, thick), t.accent)

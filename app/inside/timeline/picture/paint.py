@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.inside.phases import PHASE_TITLES
 from app.inside.timeline.axis import Axis, times_of
@@ -20,6 +20,7 @@ from app.inside.timeline.picture.legend import (
     SIDE,
     Sign,
     Swatches,
+    adapter_signs,
     layers_of,
     micro_sign,
     rank_signs,
@@ -271,11 +272,21 @@ class TimelinePaint:
     # -- the legend -----------------------------------------------------------------------------------------------
 
     def legend(
-        self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str, ranks: RankTimes
+        self,
+        painter: QPainter,
+        left: int,
+        right: int,
+        band: Band,
+        kinds: Sequence[Mark],
+        stalls: str,
+        ranks: RankTimes,
+        adapters: Sequence[str],
     ) -> None:
-        """What patterns and shapes mean, as far as there is room; those of ranks' lanes on a line of their own."""
+        """What colours, patterns and shapes mean, as far as there is room; those of ranks' lanes on a line of their
+        own."""
         baseline = band.top + theme.px(4) + self.face.ascent
-        signs: list[tuple[str, Mark | Sign | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
+        signs: list[tuple[str, Mark | Sign | QColor | None]] = [*adapter_signs(adapters), *LEGEND]
+        signs += [(MARK_WORDS[kind], kind) for kind in kinds]
         self._signs(painter, left, right, baseline, [*signs, (stalls, None)])
         if ranks.ranks:
             below = baseline + math.ceil(self.face.height)
@@ -283,7 +294,12 @@ class TimelinePaint:
             self._signs(painter, left, right, below, rank_signs(ranks.micro.most))
 
     def _signs(
-        self, painter: QPainter, left: int, right: int, baseline: float, signs: Sequence[tuple[str, Mark | Sign | None]]
+        self,
+        painter: QPainter,
+        left: int,
+        right: int,
+        baseline: float,
+        signs: Sequence[tuple[str, Mark | Sign | QColor | None]],
     ) -> None:
         t, face = theme.current(), self.face
         middle = baseline - face.cap / 2
@@ -295,6 +311,8 @@ class TimelinePaint:
             box = QRectF(x, round(middle - size / 2), size, size)
             if isinstance(sign, Hatch | str):
                 self._swatches.draw(painter, box, sign)
+            elif isinstance(sign, QColor):
+                painter.fillRect(box, sign)
             elif sign is not None:
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing)
                 draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
