@@ -304,7 +304,9 @@ class ChatPage(Page):
     def show_presets(self) -> None:
         from app.chat.presets.dialog import PresetDialog
 
-        dialog = PresetDialog(self.window(), self.presets, self.composer.columns[0].name)
+        card = self._session.card
+        adapters = card.adapters if card is not None else ()
+        dialog = PresetDialog(self.window(), self.presets, self.composer.columns[0].name, adapters)
         dialog.changed.connect(lambda: self.composer.offer(self.presets.all()))
         dialog.open()
 

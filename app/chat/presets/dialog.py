@@ -14,6 +14,7 @@ from app.sampling.fields import sampling_fields
 from app.sampling.output import OutputForm
 from app.ui.banner import Banner
 from app.ui.controls import button, line_edit
+from app.ui.forms.adapters import ThroughChoice
 from app.ui.forms.form import Form
 from app.ui.labels import Note, Row, label
 from app.ui.layout.boxes import Scrolled, column, held, named, row
@@ -24,7 +25,18 @@ from app.ui.sheets.dialog import Dialog
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
 
-SHOWN = ("temperature", "top_p", "max_tokens", "min_p", "top_k", "repetition_penalty", "seed", "stop", "bad_words")
+SHOWN = (
+    "adapter",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "min_p",
+    "top_k",
+    "repetition_penalty",
+    "seed",
+    "stop",
+    "bad_words",
+)
 KEEP_MS = 300  # without another key, until what was changed is kept
 NAMES, GAP, WIDE, HIGH = 170, 20, 420, 420  # pixels of the design
 
@@ -32,9 +44,10 @@ NAMES, GAP, WIDE, HIGH = 170, 20, 420, 420  # pixels of the design
 class PresetDialog(Dialog):
     changed = Signal()
 
-    def __init__(self, parent: QWidget, store: PresetStore, chosen: str) -> None:
+    def __init__(self, parent: QWidget, store: PresetStore, chosen: str, adapters: tuple[str, ...] = ()) -> None:
+        """`adapters` are those of the model that is loaded."""
         super().__init__(parent, "preset_dialog", tr("Presets"))
-        self._store = store
+        self._store, self._adapters = store, adapters
         self._preset: Preset | None = None
         self.list = sized(named(QListWidget(), "preset_list", "list", said=tr("Presets")), width=NAMES)
         self.name = line_edit("preset_name", tr("Name"))
@@ -86,6 +99,10 @@ class PresetDialog(Dialog):
 
     def _show(self, preset: Preset) -> None:
         self._preset = None  # what is shown is not what a person types
+        through, own = self.form["adapter"].control, preset.params.adapter
+        assert isinstance(through, ThroughChoice)
+        through.offer_names(tuple(dict.fromkeys((*self._adapters, *((own,) if own else ())))), in_turn=False)
+        self.form.rows["adapter"].setVisible(bool(self._adapters or own))
         self.name.setText(preset.name)
         self.system.setPlainText(preset.system)
         self.form.show(preset.params)

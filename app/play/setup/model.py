@@ -185,7 +185,7 @@ class ModelPanel(QWidget):
         self.browse.setVisible(kind == FOLDER)
         self.open.setVisible(not self.serves)
         self.server.setVisible(self.serves)
-        self.adapters.offer_shipped(kind == "demo")
+        self.adapters.begin(kind == "demo")
         for one in self.form.rows.values():
             one.setVisible(not self.serves)
         if kind in HINTS:

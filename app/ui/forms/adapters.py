@@ -45,11 +45,10 @@ class AdapterChoice(DropDown):
             self.setToolTip("\n".join(chosen) if chosen else ABOUT)
             self.valueChanged.emit()
 
-    def offer_shipped(self, ships: bool) -> None:
-        """Whether those that ship are of the chosen model; none of another model's are chosen then."""
-        if ships != self._ships:
-            self._ships = ships
-            self.setValue([each for each in self._chosen if (each in EMBEDDED_ADAPTERS) is ships])
+    def begin(self, ships: bool) -> None:
+        """Another model is chosen, whose adapters are others; `ships`: some ship with it."""
+        self._ships = ships
+        self.setValue(())
 
     def showPopup(self) -> None:
         menu = self.menu()
@@ -60,8 +59,11 @@ class AdapterChoice(DropDown):
         menu = QMenu(self)
         menu.setObjectName("adapters_menu")
         menu.aboutToHide.connect(menu.deleteLater)
-        known = dict.fromkeys((*(EMBEDDED_ADAPTERS if self._ships else ()), *self._chosen, *kept()))
-        for source in known:
+        chosen = {adapter_name(source): source for source in self._chosen}
+        known: dict[str, str] = {}  # one of a name, what is chosen before others
+        for source in (*(EMBEDDED_ADAPTERS if self._ships else ()), *self._chosen, *kept()):
+            known.setdefault(adapter_name(source), chosen.get(adapter_name(source), source))
+        for source in known.values():
             action = QAction(adapter_name(source), menu, checkable=True, checked=source in self._chosen)
             action.setToolTip(adapter_source(source))
             action.toggled.connect(lambda on, source=source: self._tick(source, on))
