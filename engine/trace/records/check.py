@@ -11,6 +11,8 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from engine.config.adapters import MOST as MOST_ADAPTERS
+from engine.config.adapters import NAME
 from engine.config.parallel import MOST_MICRO, MOST_RANKS
 from engine.trace.column import Array
 from engine.trace.records.codec import Record
@@ -86,6 +88,9 @@ class RecordCheck:
                 card = record.model
                 _expect(min((card.experts, *card.expert_layers)) >= 0, "a layer with experts below 0")
                 _expect(len(card.expert_layers) * card.experts <= MOST, "experts of that number")
+                _expect(len(card.adapters) == len(card.adapter_ranks), "a rank of each adapter")
+                _expect(all(map(NAME.fullmatch, card.adapters)), "an adapter's name")
+                _expect(len(set(card.adapters)) == len(card.adapters) <= MOST_ADAPTERS, "adapters of that number")
                 between = record.interconnect
                 if between is not None:
                     _expect(0 < len(between.messages) == len(between.rates), "messages between ranks")
