@@ -17,6 +17,7 @@ TECHNIQUES = {
     "swap": "engine.bench.techniques.swap",
     "constrained": "engine.bench.techniques.constrained",
     "compression": "engine.bench.techniques.compression",
+    "adapters": "engine.bench.techniques.adapters",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
