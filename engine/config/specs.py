@@ -133,7 +133,7 @@ class EngineConfig:
     that could run, within a quarter of what is free).
 
     `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
-    run are all of one, as where an adapter is merged into the weights, and others wait until they are done.
+    run are all of one, as where an adapter is merged into the weights: others wait until none of it runs or waits.
     """
 
     mode: str = "continuous"

@@ -21,9 +21,17 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping, admission: str) -> None:
+    def __init__(
+        self,
+        slots: int,
+        pool: BlockPool,
+        budget: LiveBudget,
+        swapping: Swapping,
+        admission: str,
+        adapters_apart: bool = False,
+    ) -> None:
         self.slots, self.pool = slots, pool
-        self.waiting = Waiting(admission, pool)
+        self.waiting = Waiting(admission, pool, adapters_apart)
         self._by_priority = admission == "priority"
         self.running: list[Branch] = []
         self.in_flight = 0

@@ -113,8 +113,16 @@ class PagedLayout:
         head was refused.
 
         A branch is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
-        take several steps.
+        take several steps. Where adapters are kept apart, only requests of the one that runs are.
         """
+        rows, refused = self._prefills(budget, admit)
+        if not self._mixed:
+            self._ledger.waiting.adapter = None
+            if admit and not refused:
+                refused = self._ledger.refuse(Refusal.OTHER_ADAPTER)
+        return rows, refused
+
+    def _prefills(self, budget: int, admit: bool) -> tuple[list[Row], Refused]:
         ledger = self._ledger
         rows: list[Row] = []
         for branch in ledger.in_order():
@@ -124,8 +132,9 @@ class PagedLayout:
             if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
         if admit and ledger.slots_free():
+            self._head()
             ledger.waiting.look()
-        while admit and (head := ledger.head()) is not None:
+        while admit and (head := self._head()) is not None:
             found = self._admit(head, budget)
             if isinstance(found, Refusal):
                 return rows, ledger.refuse(found)
@@ -136,14 +145,19 @@ class PagedLayout:
                 budget -= self._prefill(branch, budget, rows, joins=i == 0) if budget else 0
         return rows, ()
 
+    def _head(self) -> Branch | None:
+        """Who is next; where adapters are kept apart, of the one that runs from then on."""
+        running, waiting = self._ledger.running, self._ledger.waiting
+        if not self._mixed:
+            waiting.adapter = running[-1].adapter if running else None
+        return self._ledger.head()
+
     def _admit(self, head: Branch, budget: int) -> Refusal | int:
         """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken, and what is
         in host memory comes back. Returns how many tokens were found in the cache, or why it is refused."""
         ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
         if not ledger.slots_free(len(head.together)):
             return Refusal.NO_SLOT
-        if not self._mixed and ledger.running and ledger.running[-1].adapter != head.adapter:
-            return Refusal.OTHER_ADAPTER
         if head.beam is not None:
             return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
         sibling = self._sibling(head)

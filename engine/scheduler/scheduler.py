@@ -28,7 +28,8 @@ class Scheduler:
     ) -> None:
         self.config = config
         swapping = swapping or Swapping(pool)
-        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping, config.admission)
+        apart = not config.mixed_adapters
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping, config.admission, apart)
         self.requests: dict[int, Request] = {}
         self._withholds = config.delivery == "batch"
         self._ended: list[Branch] = []

@@ -9,17 +9,22 @@ from engine.scheduler.block_pool import BlockPool, root_of
 from engine.scheduler.request import Branch, Request
 
 LOOKED_AT = 128  # requests at least, whose cached prefixes are looked up at once: it takes time in each step
+Entry = tuple[float, int, Branch]  # by rank, then by when they came
 
 
 class Waiting:
     """Who waits, in the order that `EngineConfig.admission` says. Those that ran before, and made way or were taken
     back, come before all that never ran, by priority before those of the same number, the one admitted first before the
-    others: so that one ends, whatever the order is. The branches of a request stay together."""
+    others: so that one ends, whatever the order is. The branches of a request stay together.
 
-    def __init__(self, admission: str, pool: BlockPool) -> None:
-        self._admission, self._pool = admission, pool
-        self._heap: list[tuple[float, int, Branch]] = []  # by rank, then by when they came
+    Where adapters are kept `apart`, those of each are a queue of their own, and while `adapter` is set only they are
+    next."""
+
+    def __init__(self, admission: str, pool: BlockPool, apart: bool = False) -> None:
+        self._admission, self._pool, self._apart = admission, pool, apart
+        self._heaps: dict[int, list[Entry]] = {}
         self._numbers = count(1)
+        self.adapter: int | None = None
 
     def add(self, branches: Iterable[Branch]) -> None:
         for branch in branches:
@@ -31,40 +36,54 @@ class Waiting:
                     rank = request.params.priority
                 case _:
                     rank = 0
-            heapq.heappush(self._heap, (rank, next(self._numbers), branch))
+            heapq.heappush(self._heap_of(branch), (rank, next(self._numbers), branch))
 
     def put_back(self, branch: Branch) -> None:
         """It is the next."""
         rank = branch.request.params.priority if self._admission == "priority" else -inf
-        heapq.heappush(self._heap, (rank, -next(self._numbers), branch))
+        heapq.heappush(self._heap_of(branch), (rank, -next(self._numbers), branch))
 
     def first(self) -> Branch | None:
         """Who is next; it goes on waiting. A finished one's place is skipped when it is reached."""
-        while self._heap and self._heap[0][2].finished:
-            heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
+        heap = self._next()
+        return heap[0][2] if heap else None
 
     def take(self) -> Branch:
         """Who is next, as `first` told, and waits no more."""
-        return heapq.heappop(self._heap)[2]
+        return heapq.heappop(self._next())[2]
 
     def oldest(self) -> Branch | None:
         """Who came first. Time: O(waiting)."""
-        return min((b for *_, b in self._heap if not b.finished), key=lambda b: b.request.arrived, default=None)
+        waiting = (branch for heap in self._heaps.values() for *_, branch in heap if not branch.finished)
+        return min(waiting, key=lambda b: b.request.arrived, default=None)
 
     def look(self) -> None:
         """Ranks by the prefixes that are cached now, where those order the queue."""
-        if self._admission != "lpm" or len(self._heap) < 2:
+        heap = self._next()
+        if self._admission != "lpm" or len(heap) < 2:
             return
         found = dict[Request, int]()
         looked = []
-        while self._heap and (len(found) < LOOKED_AT or self._heap[0][2].request in found):
-            rank, number, branch = heapq.heappop(self._heap)
+        while heap and (len(found) < LOOKED_AT or heap[0][2].request in found):
+            rank, number, branch = heapq.heappop(heap)
             request = branch.request
             if request not in found:
-                found[request] = (
-                    0 if request.unscored else len(self._pool.match(branch.tokens[:-1], root_of(branch.adapter))[0])
-                )
+                cached, _ = self._pool.match(branch.tokens[:-1], root_of(branch.adapter))
+                found[request] = 0 if request.unscored else len(cached)
             looked.append((rank if rank == -inf else -found[request], number, branch))
         for entry in looked:
-            heapq.heappush(self._heap, entry)
+            heapq.heappush(heap, entry)
+
+    def _heap_of(self, branch: Branch) -> list[Entry]:
+        return self._heaps.setdefault(branch.adapter if self._apart else 0, [])
+
+    def _next(self) -> list[Entry]:
+        """The queue whose first one is next, none of its first ones finished; an empty one where nobody waits."""
+        if not self._apart:
+            heaps = [self._heaps.setdefault(0, [])]
+        else:
+            heaps = [*self._heaps.values()] if self.adapter is None else [self._heaps.get(self.adapter, [])]
+        for heap in heaps:
+            while heap and heap[0][2].finished:
+                heapq.heappop(heap)
+        return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=[])

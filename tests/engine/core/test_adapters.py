@@ -130,6 +130,8 @@ def test_apart_no_step_has_two_adapters(demo: tuple) -> None:
             steps = [step for step in engine.trace.steps if len(step.request)]
             assert all(len({MIXED[request] for request in step.request.tolist()}) == 1 for step in steps)
             assert any("requests of another adapter run" in step.refused_reason for step in steps)
+            together = [set(step.request.tolist()) for step in steps]
+            assert {0, 3} in together, "who came later goes with the one of its adapter that runs, before others"
     with pytest.raises(InvalidInput, match="mixed_adapters=False: mode 'static'"):
         EngineConfig("static", mixed_adapters=False)
 

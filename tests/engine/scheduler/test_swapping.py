@@ -239,7 +239,8 @@ def test_the_last_admitted_makes_way_and_the_first_is_preempted_by_nobody() -> N
         ledger = simulation.scheduler.ledger
         ids = [branch.request.id for branch in ledger.running]
         assert ids == sorted(ids)
-        waiting = [b.request.id for *_, b in sorted(ledger.waiting._heap) if b.life is Life.PREEMPTED]
+        heap = ledger.waiting._heaps.get(0, [])
+        waiting = [b.request.id for *_, b in sorted(heap) if b.life is Life.PREEMPTED]
         assert waiting == sorted(waiting)
     lost = Counter(request for record in simulation.records for request in record.preempted.tolist())
     assert lost[0] == 0 < lost[1]

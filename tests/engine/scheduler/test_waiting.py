@@ -167,3 +167,27 @@ def test_to_look_for_prefixes_needs_their_cache() -> None:
         EngineConfig("static", admission="lpm")
     with pytest.raises(InvalidInput, match=r"admission='lifo': must be one of fcfs, sjf, lpm"):
         EngineConfig(admission="lifo")
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.sampled_from(["fcfs", "sjf"]))
+def test_adapters_apart_are_queues_of_their_own(adapters: list[int], admission: str) -> None:
+    """While one runs, its requests are next, in their order; else whoever is next of all."""
+    lengths = [1 + 7 * i % 5 for i in range(len(adapters))]
+    requests = branches(*((length, 1) for length in lengths))
+    for own, adapter in zip(requests, adapters, strict=True):
+        own[0].request.adapter = adapter
+    waiting = Waiting(admission, BlockPool(8, SIZE), apart=True)
+    waiting.add(branch for own in requests for branch in own)
+    ranked = sorted(range(len(adapters)), key=(lambda i: (lengths[i], i)) if admission == "sjf" else (lambda i: i))
+    expected = []
+    while ranked:
+        chosen = [i for i in ranked if adapters[i] == adapters[ranked[0]]]
+        expected.append(chosen)
+        ranked = [i for i in ranked if i not in chosen]
+    for chosen in expected:
+        first = waiting.first()
+        assert first is not None
+        waiting.adapter = first.adapter
+        assert order(waiting) == chosen
+        waiting.adapter = None
+    assert waiting.first() is None
