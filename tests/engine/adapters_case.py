@@ -25,6 +25,24 @@ def added(x: Tensor, down: Tensor, up: Tensor, ids: Sequence[int], widths: Seque
     return torch.stack(rows)
 
 
+def check_kernels(adapt: Any, lay_out: Any, dtype: torch.dtype, device: str, size: tuple[int, list[int], int]) -> None:
+    """Against the definition: more rows than a tile has, of one adapter, of several, of none; of `size`, a depth, the
+    widths of layers, a rank."""
+    depth, widths, rank = size
+    random = torch.Generator().manual_seed(rank)
+    ids = [0, 2, 2, 1, 3, 0, 0, 3, *[0] * 8, *[2] * 16, 1, 0]
+    columns = sum(widths)
+    drawn = [torch.randn(*size, generator=random) for size in ((len(ids), 2 * depth), (len(ids), columns))]
+    down, up = (torch.randn(*s, generator=random) for s in ((3, len(widths) * rank, depth), (3, columns, rank)))
+    wide, out, down, up = (x.to(dtype).to(device) for x in (*drawn, down / depth**0.5, up / rank**0.5))
+    x, before = wide[:, :depth], out.clone()  # rows with gaps
+    expected = (out.cpu().double() + added(x.cpu(), down.cpu(), up.cpu(), ids, widths)).to(device)
+    adapt(out, x, lay_out(down, up, widths), torch.tensor(ids, device=device))
+    off = (out.double() - expected).abs().max() / expected.abs().max()
+    assert off <= {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 2e-2}[dtype]
+    assert torch.equal(out[0], before[0]), "a row of no adapter is as it was"
+
+
 def linear_paths(folder: Path, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Outputs and inputs of a checkpoint's linear layers of these names, by their paths."""
     module = AutoModelForCausalLM.from_pretrained(folder)

@@ -18,7 +18,7 @@ def greet(window: MainWindow, first: bool = True) -> Welcome:
     ways: list[Way] = [
         (
             tr("Take the tour"),
-            tr("Twenty short scenes of real runs, from the KV cache to speculation."),
+            tr("Twenty-one short scenes of real runs, from the KV cache to adapters."),
             window.touring.ask,
         ),
         (

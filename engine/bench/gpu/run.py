@@ -56,6 +56,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "fused": (6, "engine.bench.gpu.sections.fused:fused"),
     "sampling": (4, "engine.bench.gpu.sections.small_kernels:sampling"),
     "small": (4, "engine.bench.gpu.sections.small_kernels:small"),
+    "adapters": (6, "engine.bench.gpu.sections.adapters:adapters"),
     "mixed": (12, "engine.bench.gpu.sections.mixed:mixed"),
     "compiled": (10, "engine.bench.gpu.sections.fused:compiled"),
     "peers": (72, "engine.bench.gpu.sections.peers:peers"),

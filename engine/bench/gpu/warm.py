@@ -14,6 +14,7 @@ from functools import partial
 from transformers import PreTrainedModel
 
 from engine.bench.gpu.report import Bench
+from engine.bench.gpu.sections.adapters import adapters
 from engine.bench.gpu.sections.attention import Case, K, Kernels, Pool, compile_share
 from engine.bench.gpu.sections.decode import begun, pool_bytes, random_qwen3, switched, wrapped
 from engine.bench.gpu.sections.fetched import TRIED, changed
@@ -98,7 +99,7 @@ def of_attention(bench: Bench) -> None:
 
 def of_small(bench: Bench) -> None:
     """Sections whose kernels no model above launches, in which few bytes are moved: at a rehearsal they come anyway."""
-    for section in () if bench.rehearsal else (fused, sampling, small):
+    for section in () if bench.rehearsal else (fused, sampling, small, adapters):
         section(bench)
 
 

@@ -337,6 +337,21 @@ def admission(stage: Stage) -> None:
     ]
 
 
+def adapters(stage: Stage) -> None:
+    apart, together = stage.lanes
+    assert apart.header.model.adapters == ("pirate", "german", "verse")
+    through = {view.request: view.params.adapter for view in apart.requests.values()}
+    voices = [[len({through[int(r)] for r in step.request}) for step in steps(lane)] for lane in stage.lanes]
+    assert set(voices[0]) == {1}
+    assert max(voices[1]) == 4
+    assert len(steps(apart)[60].request) == 3, "as the scene says, five of eight slots are empty"
+    assert len(steps(together)[20].request) == 8
+    assert len(steps(together)) < 0.6 * len(steps(apart))
+    assert [v.samples[0].text for v in apart.requests.values()] == [
+        v.samples[0].text for v in together.requests.values()
+    ]
+
+
 def latency(stage: Stage) -> None:
     counts = [len(steps(trace)) for trace in stage.lanes]
     assert counts[0] > 1.8 * counts[1] > 5 * counts[2]
@@ -363,7 +378,8 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "17-beams": beams,
     "18-speculation": speculation,
     "19-admission": admission,
-    "20-latency-throughput": latency,
+    "20-adapters": adapters,
+    "21-latency-throughput": latency,
 }
 
 
@@ -384,7 +400,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 20"
+        assert bar.number.text() == f"{number + 1} of 21"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)
