@@ -25,13 +25,15 @@ ADDED = (
 class LaneChoice:
     """A lane as chosen. Without a model of its own it takes the Play page's; it quantizes that its own way if
     `own_quantization`, splits it over devices its own way if `own_split`, and holds as many key and value heads as it
-    says if `own_kv_heads`: on one device then, since a split model has its own."""
+    says if `own_kv_heads`: on one device then, since a split model has its own; it has adapters of its own if
+    `own_adapters`."""
 
     lane: Lane
     own_model: bool = False
     own_quantization: bool = False
     own_split: bool = False
     own_kv_heads: bool = False
+    own_adapters: bool = False
 
     def resolved(self, spec: ModelSpec) -> Lane:
         if self.own_model:
@@ -39,15 +41,22 @@ class LaneChoice:
         if self.own_quantization:
             spec = replace(spec, quantization=self.lane.spec.quantization)
         if self.own_split or self.own_kv_heads:
-            spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads=self.lane.spec.kv_heads)
+            parallel, kv_heads = self.lane.spec.parallel, self.lane.spec.kv_heads
+            takes_any = parallel.ranks == 1 and kv_heads == "auto"  # adapters
+            adapters = spec.adapters if takes_any else ()
+            spec = replace(spec, parallel=parallel, kv_heads=kv_heads, adapters=adapters)
+        if self.own_adapters:
+            spec = replace(spec, adapters=self.lane.spec.adapters)
         return replace(self.lane, spec=spec)
 
     @classmethod
     def parse(cls, text: str) -> LaneChoice:
         """A lane of a workload's suggestion. Raises InvalidInput."""
         lane = parse_lane(text)
-        keys = "model=" in text, "quantization=" in text, lane.spec.parallel.ranks > 1, "kv_heads=" in text
-        return cls(lane, *keys)
+        model, quantization, kv_heads, adapters = (
+            f"{key}=" in text for key in ("model", "quantization", "kv_heads", "adapters")
+        )
+        return cls(lane, model, quantization, lane.spec.parallel.ranks > 1, kv_heads, adapters)
 
 
 OWN = tuple(each.name for each in fields(LaneChoice) if each.name != "lane")

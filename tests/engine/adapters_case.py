@@ -1,17 +1,18 @@
 """Random adapters in the files that PEFT writes, and what a model is with one of them merged into its weights."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from engine.bench.random_adapters import PREFIX as PREFIX
+from engine.bench.random_adapters import save_adapter as save_adapter
+
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-PREFIX = "base_model.model."
 
 
 def added(x: Tensor, down: Tensor, up: Tensor, ids: Sequence[int], widths: Sequence[int]) -> Tensor:
@@ -48,23 +49,6 @@ def linear_paths(folder: Path, names: Sequence[str]) -> dict[str, tuple[int, int
     module = AutoModelForCausalLM.from_pretrained(folder)
     found = {path: part for path, part in module.named_modules() if path.rpartition(".")[2] in names}
     return {path: (part.out_features, part.in_features) for path, part in found.items() if isinstance(part, nn.Linear)}
-
-
-def save_adapter(
-    to: Path, sizes: dict[str, tuple[int, int]], rank: int, seed: int, spread: float = 1.0, **config: Any
-) -> Path:
-    """An adapter of these layers, whose sizes are outputs and inputs: what it adds is as large as `spread` times what a
-    weight of a spread of 1 would give."""
-    random, tensors = torch.Generator().manual_seed(seed), dict[str, Tensor]()
-    for path, (outputs, inputs) in sizes.items():
-        tensors[f"{PREFIX}{path}.lora_A.weight"] = torch.randn(rank, inputs, generator=random)
-        tensors[f"{PREFIX}{path}.lora_B.weight"] = torch.randn(outputs, rank, generator=random) * spread / rank**0.5
-    to.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, to / "adapter_model.safetensors")
-    told = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "bias": "none"}
-    told |= {"modules_to_save": None, "use_dora": False, "fan_in_fan_out": False, "base_model_name_or_path": "a model"}
-    (to / "adapter_config.json").write_text(json.dumps(told | config))
-    return to
 
 
 def merge(folder: Path, adapter: Path, to: Path, scale: float = 1.0) -> Path:

@@ -151,7 +151,8 @@ class LaneEditor(Popover):
         spec = replace(spec, parallel=parallel, kv_heads="auto" if heads == PLAYS else heads)
         beams = self.beams.value() if config.paged else 1
         lane = replace(before, config=config, spec=spec, beams=beams, server=None)
-        return LaneChoice(lane, not own, *(own and chosen != PLAYS for chosen in (quantization, split, heads)))
+        own_quantization, own_split, own_heads = (own and chosen != PLAYS for chosen in (quantization, split, heads))
+        return LaneChoice(lane, not own, own_quantization, own_split, own_heads, self._choice.own_adapters)
 
     def _offer(self, kind: str) -> None:
         """All quantizations, splits and numbers of heads; for the Play page's model first those which it has there."""
