@@ -10,9 +10,9 @@ from typing import Any
 from app.cli.shared.columns import columns
 from app.cli.shared.options import kv_dtype_option, model_options, price_of, price_option, whole
 from app.session.memory.estimate import room
-from app.words import bytes_words, count_words
+from app.words import adapters_words, bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
-from engine.checkpoints import ModelInfo, why_unsupported
+from engine.checkpoints import ModelInfo, inspect_adapter, why_unsupported
 from engine.core import nvidia_driver
 from engine.memory import Datasheet, DeviceMemory, Fit, find_datasheet, fits, model_info, rank_counts, simple_kv
 
@@ -26,7 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     does = "what a model would take in each quantization, and whether it fits, before it is loaded"
     fit = commands.add_parser("fit", help=does)
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    model_options(fit, "--revision", "--dtype", "--device", "--kv-heads", "--tensor-parallel")
+    model_options(fit, "--revision", "--dtype", "--device", "--kv-heads", "--tensor-parallel", "--adapter")
     kv_dtype_option(fit)
     fit.add_argument(
         "--on", metavar="NAME", help='a GPU that is not here, as its maker publishes it: "RTX 4090", H100, ...'
@@ -40,13 +40,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What of: a request's `length` in tokens, the dtype that K and V are kept in, how many `ranks` share the model,
-    the device `elsewhere` that it would be on, None for this machine's, and the `price` of an hour of it."""
+    the device `elsewhere` that it would be on, None for this machine's, the `price` of an hour of it, and the names of
+    the `adapters` that are among the weights."""
 
     length: int
     kv_dtype: str = "auto"
     ranks: int = 1
     elsewhere: Datasheet | None = None
     price: float = 0.0
+    adapters: tuple[str, ...] = ()
 
     def bounds(self, info: ModelInfo, bill: Fit) -> tuple[float, float]:
         """Tokens a second at the most elsewhere: of one request alone, and of as many as run at once."""
@@ -82,10 +84,14 @@ def run_fit(options: argparse.Namespace) -> int:
     info, memory = model_info(spec), room(options.device) if elsewhere is None else elsewhere.room
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
-    asked = Asked(length, kept, options.tensor_parallel, elsewhere, price)
+    adapters = [inspect_adapter(each) for each in options.adapters]
+    if adapters and options.tensor_parallel > 1:
+        raise InvalidInput(f"adapter {adapters[0].name}: it is held whole; leave --tensor-parallel out")
+    names = tuple(each.name for each in adapters)
+    asked = Asked(length, kept, options.tensor_parallel, elsewhere, price, names)
     if memory.kind == "cpu":  # all ranks have it together
         memory = replace(memory, free=memory.free // asked.ranks, total=memory.total // asked.ranks)
-    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=asked.ranks)
+    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept, ranks=asked.ranks, adapters=adapters)
     told = as_json if options.json else as_text
     print(told(info, memory, bills, asked))
     return 0
@@ -103,7 +109,7 @@ def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
         for bill in bills
     ]
     told = {"model": facts, "room": asdict(memory), "length": asked.length, "kv_dtype": asked.kv_dtype, "fits": rows}
-    told |= {"ranks": asked.ranks, "devices_needed": bills[0].devices}
+    told |= {"adapters": asked.adapters, "ranks": asked.ranks, "devices_needed": bills[0].devices}
     told |= {"on": asdict(asked.elsewhere) if asked.elsewhere is not None else None}
     return json.dumps(told, indent=1)
 
@@ -113,6 +119,7 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], asked: Aske
     lines = [info.name, "", *_table(info, bills, asked), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
     lines += [f"{', '.join(names)}: {note}" for note, names in notes.items()]
+    lines += [f"{adapters_words(asked.adapters)}, among the weights"] if asked.adapters else []
     lines += [
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
         f"a request is {asked.length:,} tokens"

@@ -71,6 +71,7 @@ REQUESTS: dict[str, Callable[[Of], Any]] = {
     "request": lambda of: of[0].request,
     "sample": lambda of: of[1].branch,
     "label": lambda of: _whole(of[0].label),
+    "adapter": lambda of: _whole(of[0].params.adapter) or None,
     "state": lambda of: str(of[1].state),
     "finish_reason": lambda of: str(of[1].reason) if of[1].reason is not None else None,
     "error": lambda of: _whole(of[1].error) or None,

@@ -80,6 +80,7 @@ def request_words(view: RequestView) -> str:
     told = request_metrics(view)
     times = (("TTFT", told.ttft), ("TPOT", told.tpot), ("E2E", told.e2e))
     said = [f"{told.prompt_tokens:,} tokens in, {told.output_tokens:,} out"]
+    said += [f"through the adapter {view.params.adapter}"] if view.params.adapter else []
     said += [", ".join(f"{name} {seconds_text(value)}" for name, value in times if value is not None)]
     return "\n".join([*filter(None, said), f"“{prompt_words(view, 90)}”"])
 

@@ -86,9 +86,10 @@ class Flight:
         return self.stalls < STALLS
 
 
-def chained(tokens: list[int], size: int) -> tuple[int, ...]:
-    """A name for each full block of the tokens but the last, which is always computed: of its tokens and all before."""
-    names, name = [], 0
+def chained(tokens: list[int], size: int, adapter: str = "") -> tuple[int, ...]:
+    """A name for each full block of the tokens but the last, which is always computed: of its tokens and all before,
+    and of the adapter that they go through."""
+    names, name = [], hash(adapter) if adapter else 0
     for at in range(0, len(tokens) - size, size):
         name = hash((name, *tokens[at : at + size]))
         names.append(name)

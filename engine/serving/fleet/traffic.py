@@ -83,7 +83,7 @@ class Traffic:
         about = one.params, params, one.label, sent, stream
         flight = Flight(number, ids, text, tuple(chat), *about)
         if self._one.config.prefix_caching:
-            flight.chain = self._chains[number] = chained(ids, self._one.config.block_size)
+            flight.chain = self._chains[number] = chained(ids, self._one.config.block_size, params.adapter)
         self.flights[number] = flight
         return flight
 

@@ -37,6 +37,7 @@ def test_a_prompts_blocks_are_named_with_all_before_them_and_its_last_token_is_c
     assert len(chained(tokens[:32], 16)) == 1
     assert chained(tokens, 16)[:1] == chained(tokens[:20], 16)
     assert chained([9, *tokens[1:]], 16)[1] != chained(tokens, 16)[1]
+    assert not set(chained(tokens, 16, "pirate")) & set(chained(tokens, 16)), "other K and V of the same tokens"
 
 
 def changes(*rows: tuple[int, int, int, int, int]) -> Step:
