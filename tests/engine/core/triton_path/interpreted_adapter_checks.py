@@ -1,6 +1,7 @@
 """The GPU's path answers requests of several adapters as the CPU's does: `test_triton_path.py` runs it with
 TRITON_INTERPRET=1."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ def test_tokens_are_those_of_the_cpu(name: str, mode: str, depth: int, graphs: b
     spec = ModelSpec(str(tmp_path / "model"), dtype="float32", device=DEVICE, adapters=adapters)
     config = EngineConfig(mode, 2, 16, block_size=16, depth=depth, kv_memory=1 << 16, cuda_graphs=graphs)
     mixed = ("r3", "", "r8", "r3")
-    with the_cpus_own():
-        expected = said(spec, config, mixed)
-        plain = said(spec, config, ("",) * 4)
+    with the_cpus_own() as device:
+        own = replace(spec, device=device)
+        expected, plain = (said(own, config, names) for names in (mixed, ("",) * 4))
     found = said(spec, config, mixed)
     assert found == expected
     assert found != plain
