@@ -85,8 +85,6 @@ def run_fit(options: argparse.Namespace) -> int:
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
     adapters = [inspect_adapter(each) for each in options.adapters]
-    if adapters and options.tensor_parallel > 1:
-        raise InvalidInput(f"adapter {adapters[0].name}: it is held whole; leave --tensor-parallel out")
     names = tuple(each.name for each in adapters)
     asked = Asked(length, kept, options.tensor_parallel, elsewhere, price, names)
     if memory.kind == "cpu":  # all ranks have it together

@@ -41,10 +41,7 @@ class LaneChoice:
         if self.own_quantization:
             spec = replace(spec, quantization=self.lane.spec.quantization)
         if self.own_split or self.own_kv_heads:
-            parallel, kv_heads = self.lane.spec.parallel, self.lane.spec.kv_heads
-            takes_any = parallel.ranks == 1 and kv_heads == "auto"  # adapters
-            adapters = spec.adapters if takes_any else ()
-            spec = replace(spec, parallel=parallel, kv_heads=kv_heads, adapters=adapters)
+            spec = replace(spec, parallel=self.lane.spec.parallel, kv_heads=self.lane.spec.kv_heads)
         if self.own_adapters:
             spec = replace(spec, adapters=self.lane.spec.adapters)
         return replace(self.lane, spec=spec)

@@ -91,10 +91,6 @@ class ModelSpec:
         whole_model = f"{self.parallel.words} splits the heads that a model has; use kv_heads=auto, or one device"
         check(self.kv_heads == "auto" or self.parallel.ranks == 1, "kv_heads", self.kv_heads, whole_model)
         object.__setattr__(self, "adapters", adapters(self.adapters))
-        own = "adapters are of the heads that a model has; use kv_heads=auto, or none"
-        check(not self.adapters or self.kv_heads == "auto", "adapters", self.adapters, own)
-        one = f"{self.parallel.words} splits weights, and adapters are held whole; use one device, or no adapters"
-        check(not self.adapters or self.parallel.ranks == 1, "adapters", self.adapters, one)
 
     @property
     def adapter_names(self) -> tuple[str, ...]:

@@ -127,8 +127,7 @@ def lane_of(header: Header) -> Lane:
     else:
         parallel = Parallel(ranks, sequence=header.sequence_parallel, experts=header.expert_parallel)
     kv_heads = model.kv_heads if model.kv_heads_stored else "auto"
-    # Their names: those that ship are found by them, for others a person gives folders.
-    adapters = model.adapters if parallel.ranks == 1 and kv_heads == "auto" else ()
     spec = ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel, kv_heads=kv_heads)
-    spec = replace(spec, adapters=adapters)
+    # Their names: those that ship are found by them, for others a person gives folders.
+    spec = replace(spec, adapters=model.adapters)
     return Lane(header.config, spec)

@@ -17,6 +17,7 @@ from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.checkpoints.kv_heads import repeated_heads
+from engine.checkpoints.tensor_part import Cut
 from engine.config.schemes import SCHEMES
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.decoding.detokenizer_factory import DetokenizerFactory
@@ -190,7 +191,7 @@ def _read(
     loaded.fusion = fuse(module)
     if spec.adapters:
         say("reading adapters")
-        _adapt(loaded, spec.adapters)
+        _adapt(loaded, spec.adapters, cut)
     if split is not None and group is not None:
         _refuse_unsplit(loaded, split)
         meet(module, group, loaded.card.vocabulary)
@@ -204,9 +205,9 @@ def _read(
     return loaded
 
 
-def _adapt(loaded: LoadedModel, given: Sequence[str]) -> None:
+def _adapt(loaded: LoadedModel, given: Sequence[str], cut: Cut | Pipeline | None) -> None:
     with torch.inference_mode():
-        adapters = install(loaded.module, given, loaded.dtype, loaded.device)
+        adapters = install(loaded.module, given, loaded.dtype, loaded.device, cut)
     loaded.adapters, loaded.held_bytes = adapters, loaded.held_bytes + adapters.bytes
     loaded.card = replace(
         loaded.card,
@@ -266,6 +267,7 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
         loaded.card = card_of_heads(loaded.card, info, spec.parallel.ranks)
     weights, kv_bytes = loaded.held_bytes + sum(ranks.weight_bytes), kv_token_bytes(all_kv, loaded.dtype.itemsize)
     loaded.card = replace(loaded.card, weight_bytes=weights, kv_token_bytes=kv_bytes)
+    loaded.card = replace(loaded.card, adapter_bytes=loaded.card.adapter_bytes * spec.parallel.ranks)  # about alike
     return loaded
 
 

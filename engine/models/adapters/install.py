@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,35 +11,63 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from engine.checkpoints.adapters import WEIGHTS, AdapterInfo, inspect_adapter
+from engine.checkpoints.adapters import WEIGHTS, AdapterInfo, Pair, inspect_adapter
+from engine.checkpoints.tensor_part import Cut, TensorPart
 from engine.config.specs import InvalidInput
 from engine.kernels.cpu.adapters import MOST_LANES
 from engine.models.adapters.adapted import Adapted, Adapters
 from engine.models.fusion.products import INDEX, PRODUCT
 from engine.models.packed_linear import JoinedLinear, JoinedProduct, PackedLinear
+from engine.parallel.pipeline import Pipeline
 
 Layers = list[tuple[str, Any]]  # with their paths
 
 
-def install(module: nn.Module, given: Sequence[str], dtype: torch.dtype, device: torch.device) -> Adapters:
-    """Adapters as `ModelSpec.adapters` has them, held in `dtype`. Raises InvalidInput for what does not fit the
-    model."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What this module holds of an adapter's pair for one of its layers: all of it, or, where the layer is a part of
+    the checkpoint's, that `part` of B's rows (axis 0) or of A's columns (axis 1)."""
+
+    pair: Pair
+    part: TensorPart | None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Inputs and outputs."""
+        whole = self.pair.outputs, self.pair.inputs
+        outputs, inputs = whole if self.part is None else self.part.shape_of(whole)
+        return inputs, outputs
+
+    def of(self, tensor: Tensor, axis: int) -> Tensor:
+        """B (axis 0) or A (axis 1), as far as it is held."""
+        if self.part is None or self.part.axis != axis:
+            return tensor
+        return torch.cat([tensor.narrow(axis, begin, end - begin) for begin, end in self.part.ranges], axis)
+
+
+def install(
+    module: nn.Module, given: Sequence[str], dtype: torch.dtype, device: torch.device, cut: Cut | Pipeline | None = None
+) -> Adapters:
+    """Adapters as `ModelSpec.adapters` has them, held in `dtype`; with `cut`, this rank's part of them, or with heads
+    repeated. Raises InvalidInput for what does not fit the model."""
     infos = [inspect_adapter(each) for each in given]
     adapters = Adapters(tuple(info.name for info in infos), tuple(info.rank for info in infos))
-    for info in infos:
-        _check(module, info)
+    held = [_held(info, cut) for info in infos]
+    for info, own in zip(infos, held, strict=True):
+        _check(module, info, own)
     files = [safe_open(info.folder / WEIGHTS, "pt") for info in infos]
-    for layers, put in _products(module, {path for info in infos for path in info.pairs}):
-        rank = max(info.pairs[path].rank for info in infos for path, _ in layers if path in info.pairs)
+    for layers, put in _products(module, {path for own in held for path in own}):
+        rank = max(own[path].pair.rank for own in held for path, _ in layers if path in own)
         if rank * len(layers) > MOST_LANES:
             raise InvalidInput(f"adapters: a rank of {rank} is too high; {MOST_LANES // 3} at most")
         widths = [int(layer.out_features) for _, layer in layers]
         down = torch.zeros(len(infos), rank * len(layers), int(layers[0][1].in_features))
         up = torch.zeros(len(infos), sum(widths), rank)
-        for number, (info, file) in enumerate(zip(infos, files, strict=True)):
+        for number, (info, own, file) in enumerate(zip(infos, held, files, strict=True)):
             for place, (path, _) in enumerate(layers):
-                if (pair := info.pairs.get(path)) is not None:
-                    a, b = (_tensor(info, file, path, letter) for letter in "AB")
+                if (mine := own.get(path)) is not None:
+                    pair = mine.pair
+                    a, b = (mine.of(_tensor(info, file, path, letter), axis) for axis, letter in ((1, "A"), (0, "B")))
                     down[number, place * rank : place * rank + pair.rank] = a
                     begin = sum(widths[:place])
                     up[number, begin : begin + widths[place], : pair.rank] = b * pair.scale
@@ -47,10 +76,21 @@ def install(module: nn.Module, given: Sequence[str], dtype: torch.dtype, device:
     return adapters
 
 
-def _check(module: nn.Module, info: AdapterInfo) -> None:
+def _held(info: AdapterInfo, cut: Cut | Pipeline | None) -> dict[str, Held]:
+    """By the path of its layer what of an adapter this module has."""
+    if isinstance(cut, Pipeline):
+        return {path: Held(pair, None) for path, pair in info.pairs.items() if cut.stage.held_as(f"{path}.weight")}
+    parts = {
+        path: None if cut is None else cut.part(f"{path}.weight", (pair.outputs, pair.inputs))
+        for path, pair in info.pairs.items()
+    }
+    return {path: Held(pair, parts[path]) for path, pair in info.pairs.items()}
+
+
+def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
     embeddings = {id(part) for part in (module.get_output_embeddings(), module.get_input_embeddings())}  # type: ignore[operator]
     made_for = f"; it was made for {info.base}" if info.base else ""
-    for path, pair in info.pairs.items():
+    for path, held in own.items():
         try:
             layer: Any = module.get_submodule(path)
         except AttributeError:
@@ -60,10 +100,10 @@ def _check(module: nn.Module, info: AdapterInfo) -> None:
                 f"adapter {info.name}: {path} is the output layer or the embedding, which stays as it is"
             )
         size = getattr(layer, "in_features", None), getattr(layer, "out_features", None)
-        if size != (pair.inputs, pair.outputs):
+        if size != held.size:
             has = "is no linear layer" if None in size else f"is of {size[0]} by {size[1]}"
             raise InvalidInput(
-                f"adapter {info.name}: it is of {pair.inputs} by {pair.outputs} at {path}, which {has} here{made_for}"
+                f"adapter {info.name}: it is of {held.size[0]} by {held.size[1]} at {path}, which {has} here{made_for}"
             )
 
 

@@ -1,12 +1,13 @@
 """Requests of several adapters in one step: each says what the model says with that one merged into its weights."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import resources
-from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, Parallel, SamplingParams
 from engine.config import COLOCATED_MODES, MODES, PAGED_MODES
 from engine.trace import Kind, Trace
 from tests.engine.adapters_case import ALL, linear_paths, merge, save_adapter
@@ -73,6 +74,25 @@ def test_every_mode_answers_each_request_through_its_adapter(demo: tuple) -> Non
                 header = engine.trace.header
                 replayed = mode in PAGED_MODES and switch != {"cuda_graphs": False}
                 assert bool(header.graphs) == replayed, header.graphs_off
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallel": Parallel(2)},
+        {"parallel": Parallel(2, sequence=True)},
+        {"parallel": Parallel(pipeline=2)},
+        {"kv_heads": "all"},
+    ],
+    ids=["tensor", "sequence", "stages", "repeated heads"],
+)
+def test_what_is_cut_otherwise_has_its_part_of_each(changes: dict, demo: tuple) -> None:
+    spec, expected = demo
+    wanted = [expected[adapter][i] for i, adapter in enumerate(MIXED)]
+    found, trace = said(replace(spec, **changes), EngineConfig(max_running=4, token_budget=32), MIXED)
+    assert found == wanted
+    assert trace.header.graphs, trace.header.graphs_off
+    assert trace.header.model.adapters == ("wide", "narrow")
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -160,8 +160,6 @@ def test_names(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=says):
             ModelSpec(adapters=given)
-    with pytest.raises(InvalidInput, match="kv_heads=auto"):
-        ModelSpec(adapters=("x",), kv_heads="all")
 
 
 def test_a_merged_model_says_the_same_as_peft_does(adapter: Path, tmp_path: Path) -> None:
