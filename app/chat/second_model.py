@@ -11,7 +11,7 @@ from app.language import tr
 from app.session.loading.progress import LoadStatus
 from app.session.memory.estimate import needed_and_free
 from app.session.session import Session, SessionState
-from app.words import bytes_words, model_words, sentence
+from app.words import adapters_words, bytes_words, model_words, sentence
 from engine import ModelSpec
 from engine.config import SCHEMES, STORED, missing
 
@@ -23,7 +23,8 @@ RUNNING = 4
 def spec_words(spec: ModelSpec) -> str:
     """ "demo stories", "demo stories, int8"."""
     title = "" if spec.quantization == "none" else f", {SCHEMES[spec.quantization].title}"
-    return f"{model_words(spec.source)}{title}"
+    beside = f", {adapters_words(spec.adapter_names)}" if spec.adapters else ""
+    return f"{model_words(spec.source)}{title}{beside}"
 
 
 def choices(loaded: ModelSpec, recent: Sequence[ModelSpec], held: str = "none") -> list[ModelSpec]:

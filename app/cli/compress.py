@@ -69,6 +69,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_compress(options: argparse.Namespace) -> int:
     spec, given = spec_of(options), _given(options)
+    if spec.adapters:
+        raise InvalidInput(f"adapter={spec.adapters[0]}: prompts are compressed for the model as it is; leave it out")
     method = options.method or ("fields" if options.fields else "information")
     if (method == "fields") is (options.fields is None):
         raise InvalidInput("--fields: are what --method fields fills in; give both, or neither")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.cli.shared.columns import columns
-from app.cli.shared.options import kv_dtype_option, model_options, price_of, price_option, whole
+from app.cli.shared.options import adapters_of, kv_dtype_option, model_options, price_of, price_option, whole
 from app.session.memory.estimate import room
 from app.words import adapters_words, bytes_words, count_words
 from engine import EngineConfig, InvalidInput, ModelSpec
@@ -79,12 +79,14 @@ def run_fit(options: argparse.Namespace) -> int:
     if options.device.startswith("cuda") and not nvidia_driver():
         raise InvalidInput(f"device={options.device!r}: no NVIDIA driver is here; use cpu, or --on with a GPU's name")
     spec = ModelSpec(
-        *(options.model, "none", options.dtype, options.device, options.revision), kv_heads=options.kv_heads
+        *(options.model, "none", options.dtype, options.device, options.revision),
+        kv_heads=options.kv_heads,
+        adapters=adapters_of(options),
     )
     info, memory = model_info(spec), room(options.device) if elsewhere is None else elsewhere.room
     length = min(options.length, info.context or options.length)
     kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
-    adapters = [inspect_adapter(each) for each in options.adapters]
+    adapters = [inspect_adapter(each) for each in spec.adapters]
     names = tuple(each.name for each in adapters)
     asked = Asked(length, kept, options.tensor_parallel, elsewhere, price, names)
     if memory.kind == "cpu":  # all ranks have it together

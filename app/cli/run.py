@@ -32,7 +32,6 @@ from app.cli.shared.options import (
 from app.cli.shared.progress import Bar
 from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
-from engine.checkpoints import with_shipped
 from engine.compare import compare, lane_name, table
 from engine.core import import_engine
 from engine.decoding import grammars_missing
@@ -46,7 +45,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help=does, formatter_class=form, epilog=f"what is printed:\n{formulas()}")
     told = "is sent, and its answer printed; several run together (default: 64 demo stories)"
     run.add_argument("prompt", nargs="*", metavar="PROMPT", help=told)
-    model_options(run)
+    model_options(run, sends=True)
     engine_options(run)
     sampling_options(run)
     run.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line, UTF-8")
@@ -88,7 +87,7 @@ def run_prompts(options: argparse.Namespace) -> int:
         raise InvalidInput(f"regex, choices, json_schema: {why}")
     if workload is not None:
         workload = in_turn(workload, options)
-        spec = with_shipped(spec, workload.adapters)
+        spec = Lane(config, spec).adapted(workload).spec
     if options.out is not None and options.out.exists():
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:

@@ -27,6 +27,7 @@ from app.cli.shared.options import (
 )
 from app.cli.shared.progress import Bar
 from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec
+from engine.config import check
 from engine.core import EngineFace, usable_cores
 from engine.remote import KEY_VARIABLE
 from engine.serving import JwtRules, ServingSettings
@@ -89,11 +90,12 @@ def serve(options: argparse.Namespace) -> int:
     from engine.serving import Server
 
     check_model(spec)
+    name = options.name or name_of(spec)
+    check(name not in spec.adapter_names, "name", name, "an adapter is called so; give one of them another")
     server = Server(settings)
     try:
         with Bar(quiet=False) as bar:
             engine = loaded(spec, config, options, bar)
-        name = options.name or name_of(spec)
         key = server.own_key() if options.window else ""
         said = f"serving {name} at {{}}/v1" + ("" if server.closed else "; no key is asked for")
         with engine, term_is_heard(), ExitStack() as beside:

@@ -28,17 +28,27 @@ PLAIN = {  # what of PEFT's settings must be so, and what else it would mean
     "modules_to_save": (None, "replaces whole layers (modules_to_save)"),
     "fan_in_fan_out": (False, "is of layers whose weights lie the other way (fan_in_fan_out)"),
     "trainable_token_indices": (None, "trains tokens of the embedding"),
+    "alora_invocation_tokens": (None, "acts after some tokens alone (aLoRA)"),
+    "layer_replication": (None, "repeats layers of the model"),
+    "arrow_config": (None, "chooses among others by itself (Arrow)"),
+    "use_qalora": (False, "pools the inputs (QALoRA)"),
 }
+BEGUN = (True, False, None, "gaussian", "eva", "orthogonal")  # ways to begin that leave the model's own weights alone
+MOST_ALPHA = 1e6
+USUAL_ALPHA = 8  # PEFT's, where a config does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A and B of one linear layer: its `rank`, inputs and outputs, and the `scale` of their product."""
+    """A and B of one linear layer: its `rank`, inputs and outputs, the `scale` of their product, and what the file
+    calls them."""
 
     rank: int
     inputs: int
     outputs: int
     scale: float
+    a: str
+    b: str
 
     @property
     def parameters(self) -> int:
@@ -71,8 +81,11 @@ class AdapterInfo:
 
 def adapter_folder(source: str) -> Path:
     """Where an adapter lies. Raises InvalidInput where that is no adapter's folder."""
-    folder = Path(source).expanduser()
-    if source in EMBEDDED_ADAPTERS and not folder.exists():
+    try:
+        folder = Path(source).expanduser()
+    except RuntimeError as error:  # of a home that there is not
+        raise InvalidInput(f"adapter={source!r}: {error}") from None
+    if source in EMBEDDED_ADAPTERS:  # a folder of that name is ./name
         return resources.path(f"adapters/{source}")
     ships = f"give the folder of one, or a name of those that ship: {', '.join(EMBEDDED_ADAPTERS)}"
     if not folder.is_dir():
@@ -108,21 +121,29 @@ def inspect_adapter(given: str) -> AdapterInfo:
     """The facts of an adapter, given as in `ModelSpec.adapters`. Raises InvalidInput for what is none, or more than
     pairs of A and B."""
     name, folder = adapter_name(given), adapter_folder(adapter_source(given))
-    config = read_json(folder / CONFIG)
+    try:
+        config = read_json(folder / CONFIG)
+    except InvalidInput as error:
+        raise InvalidInput(f"adapter {name}: {str(error).rpartition('; ')[0]}; save it again") from None
     if not isinstance(config, dict) or str(config.get("peft_type")).upper() != "LORA":
         kind = shown(config.get("peft_type")) if isinstance(config, dict) else "no table"
         raise InvalidInput(f"adapter {name}: {folder / CONFIG} is of the kind {kind}; LoRA alone is computed")
     for key, (plain, otherwise) in PLAIN.items():
-        if config.get(key, plain) not in (plain, [], {}):
+        if config.get(key) not in (plain, None, [], {}):
             raise InvalidInput(f"adapter {name}: it {otherwise}, which is not computed here; merge it into the model")
-    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+    if (begun := config.get("init_lora_weights")) not in BEGUN:
+        raise InvalidInput(
+            f"adapter {name}: init_lora_weights={shown(begun)} changes the weights that it is added to; convert it as "
+            "PEFT does (path_initial_model_for_weight_conversion), or merge it into the model"
+        )
+    shapes: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {}
     for tensor, (shape, _) in read_headers([folder / WEIGHTS]).items():
         found = TENSOR.fullmatch(tensor)
         if found is None or len(shape) != 2:
             raise InvalidInput(
                 f"adapter {name}: {tensor[:100]} is no A or B of a linear layer; merge it into the model"
             )
-        shapes.setdefault(found[1], {})[found[2]] = shape
+        shapes.setdefault(found[1], {})[found[2]] = tensor, shape
     if not shapes:
         raise InvalidInput(f"adapter {name}: {folder / WEIGHTS} holds nothing")
     return AdapterInfo(
@@ -133,14 +154,16 @@ def inspect_adapter(given: str) -> AdapterInfo:
     )
 
 
-def _pair(name: str, path: str, shapes: dict[str, tuple[int, ...]], config: dict[str, Any]) -> Pair:
-    a, b = shapes.get("A", (0, 0)), shapes.get("B", (0, 0))
+def _pair(name: str, path: str, both: dict[str, tuple[str, tuple[int, ...]]], config: dict[str, Any]) -> Pair:
+    (a_name, a), (b_name, b) = (both.get(letter, ("", (0, 0))) for letter in "AB")
     if not a[0] or a[0] != b[1]:
         raise InvalidInput(f"adapter {name}: of {path} A is {list(a)} and B {list(b)}; save it again")
-    alpha = _own_alpha(name, path, config.get("alpha_pattern")) or config.get("lora_alpha", a[0])
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
-        raise InvalidInput(f"adapter {name}: lora_alpha={shown(alpha)} is no number")
-    return Pair(a[0], a[1], b[0], float(alpha) / (a[0] ** 0.5 if config.get("use_rslora") else a[0]))
+    alpha = _own_alpha(name, path, config.get("alpha_pattern"))
+    alpha = config.get("lora_alpha", USUAL_ALPHA) if alpha is None else alpha
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not abs(alpha) <= MOST_ALPHA:
+        raise InvalidInput(f"adapter {name}: lora_alpha={shown(alpha)} is no number of up to {MOST_ALPHA:,.0f}")
+    scale = float(alpha) / (a[0] ** 0.5 if config.get("use_rslora") else a[0])
+    return Pair(a[0], a[1], b[0], scale, a_name, b_name)
 
 
 def _own_alpha(name: str, path: str, patterns: Any) -> Any:

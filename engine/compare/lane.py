@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoints.adapters import with_shipped
 from engine.compare.remote import Server
+from engine.config.checks import shown
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Lane:
         lacking = [name for name in workload.adapters if name not in spec.adapter_names]
         if lacking and self.server is None:
             raise InvalidInput(
-                f"workload {workload.name!r}: its requests go through the adapter {lacking[0]}, which {spec.source} "
-                f"was not given: load it as {lacking[0]}=FOLDER, or take another workload"
+                f"workload {workload.name!r}: its requests go through the adapter {shown(lacking[0])}, which "
+                f"{spec.source} was not given: load it with that, as NAME=FOLDER, or take another workload"
             )
         return self if spec == self.spec else replace(self, spec=spec)
 

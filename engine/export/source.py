@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.checkpoints.adapters import EMBEDDED_ADAPTERS
 from engine.compare import RACE_SUFFIX, Lane, RaceResult, lane_name, lane_names, load_race
 from engine.config import InvalidInput, ModelSpec, Parallel
 from engine.trace import RUN_SUFFIX, Header, Trace, load_trace
@@ -128,6 +129,7 @@ def lane_of(header: Header) -> Lane:
         parallel = Parallel(ranks, sequence=header.sequence_parallel, experts=header.expert_parallel)
     kv_heads = model.kv_heads if model.kv_heads_stored else "auto"
     spec = ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel, kv_heads=kv_heads)
-    # Their names: those that ship are found by them, for others a person gives folders.
-    spec = replace(spec, adapters=model.adapters)
+    # Those that ship are found by their names; where others lie is for a person to say.
+    adapters = (name if name in EMBEDDED_ADAPTERS else f"{name}=FOLDER" for name in model.adapters)
+    spec = replace(spec, adapters=tuple(adapters))
     return Lane(header.config, spec)

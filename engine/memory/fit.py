@@ -90,14 +90,24 @@ def fits(
     wanted = SCHEMES if quantizations is None else quantizations
     names = [name for name in SCHEMES if name in wanted and (info.experts or not SCHEMES[name].experts_only)]
     bills = [_fit(info, memory, name, dtype, *how, adapters, ranks) for name in names]
-    return bills if ranks > 1 else [replace(bill, devices=_devices(info, memory, bill, *how)) for bill in bills]
+    return (
+        bills if ranks > 1 else [replace(bill, devices=_devices(info, memory, bill, *how, adapters)) for bill in bills]
+    )
 
 
-def _devices(info: ModelInfo, memory: DeviceMemory, bill: Fit, slots: int, budget: int, kv_dtype: str) -> int:
+def _devices(
+    info: ModelInfo,
+    memory: DeviceMemory,
+    bill: Fit,
+    slots: int,
+    budget: int,
+    kv_dtype: str,
+    adapters: Sequence[AdapterInfo],
+) -> int:
     """`Fit.devices` of a bill. On a CPU all ranks have one memory, and splitting gains no room."""
     if bill.fits or bill.available or memory.kind != "cuda" or why_whole(info, bill.quantization):
         return 0
-    how = bill.quantization, bill.dtype, slots, budget, kv_dtype, ()
+    how = bill.quantization, bill.dtype, slots, budget, kv_dtype, adapters
     both = (rank_counts(info, bill.quantization, whole) for whole in (False, True))
     return next((n for n in sorted(set().union(*both) - {1}) if _fit(info, memory, *how, n).fits), 0)
 

@@ -40,6 +40,7 @@ class DeviceRows:
         """Forgets what was sent: the next step that names a branch sends all of it again."""
         self._owners: list[Branch | None] = [None] * self.dummy_slot
         self._sent = [0] * self.dummy_slot  # blocks of the owner's table
+        self._adapters = [-1] * self.dummy_slot
         self._length = [-1] * self.dummy_slot
         self._newest = [-1] * self.dummy_slot  # the position of the token that the slot's last token is
         self._row_slots = [-1] * len(self.row_slots)
@@ -60,7 +61,7 @@ class DeviceRows:
         are a branch's parameters. A branch's table only grows, but for one that was preempted, which begins anew, and
         for beams, which take others' blocks."""
         index, value, joined = self._index, self._value, []
-        owners, sent = self._owners, self._sent
+        owners, sent, adapters = self._owners, self._sent, self._adapters
         for row in rows:
             branch, slot = row.branch, row.slot
             if owners[slot] is not branch:
@@ -68,10 +69,12 @@ class DeviceRows:
                 joined.append(branch)
                 index += range(slot * self._words, (slot + 1) * self._words)
                 value += words(branch)
-                index.append(self._adapters_at + slot)
-                value.append(branch.adapter)
             elif branch.beam is not None or row.joins:
                 sent[slot] = 0
+            if adapters[slot] != branch.adapter:  # a slot of another rank's is the same branch to it, whoever has it
+                adapters[slot] = branch.adapter
+                index.append(self._adapters_at + slot)
+                value.append(branch.adapter)
             blocks, known = branch.blocks, sent[slot]
             if known < len(blocks):
                 at = self._tables_at + slot * self._width

@@ -203,7 +203,7 @@ class PagedRunner(Runner):
             last += plan.scored_places()
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
-        adapters = self._tensor(each_adapter(rows))
+        adapters = self._tensor(each_adapter(rows)) if self.model.adapters is not None else None
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)

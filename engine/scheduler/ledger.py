@@ -31,7 +31,7 @@ class Ledger:
         adapters_apart: bool = False,
     ) -> None:
         self.slots, self.pool = slots, pool
-        self.waiting = Waiting(admission, pool, adapters_apart)
+        self.waiting = Waiting(admission, pool, adapters_apart, most=slots)
         self._by_priority = admission == "priority"
         self.running: list[Branch] = []
         self.in_flight = 0

@@ -150,6 +150,8 @@ class PagedLayout:
         running, waiting = self._ledger.running, self._ledger.waiting
         if not self._mixed:
             waiting.adapter = running[-1].adapter if running else None
+            if waiting.outranked:
+                return None
         return self._ledger.head()
 
     def _admit(self, head: Branch, budget: int) -> Refusal | int:

@@ -18,10 +18,12 @@ class Waiting:
     others: so that one ends, whatever the order is. The branches of a request stay together.
 
     Where adapters are kept `apart`, those of each are a queue of their own, and while `adapter` is set only they are
-    next."""
+    next, unless `outranked`: somebody waits for another one, and has a lower priority number, or was passed over `most`
+    times since that one is served."""
 
-    def __init__(self, admission: str, pool: BlockPool, apart: bool = False) -> None:
-        self._admission, self._pool, self._apart = admission, pool, apart
+    def __init__(self, admission: str, pool: BlockPool, apart: bool = False, most: int = 1) -> None:
+        self._admission, self._pool, self._apart, self._most = admission, pool, apart, most
+        self._passed = 0
         self._heaps: dict[int, list[Entry]] = {}
         self._numbers = count(1)
         self.adapter: int | None = None
@@ -50,7 +52,19 @@ class Waiting:
 
     def take(self) -> Branch:
         """Who is next, as `first` told, and waits no more."""
+        if self._apart:
+            own = self._next()
+            self._passed = 0 if self.adapter is None else self._passed + any(heap is not own for heap in self._waited())
         return heapq.heappop(self._next())[2]
+
+    @property
+    def outranked(self) -> bool:
+        """Whether those of `adapter` have to wait for others."""
+        own, others = self._next(), [heap for heap in self._waited() if heap is not self._heaps.get(self.adapter or 0)]
+        if self.adapter is None or not others:
+            return False
+        urgent = self._admission == "priority" and own and min(heap[0][0] for heap in others) < own[0][0]
+        return bool(urgent) or self._passed >= self._most
 
     def oldest(self) -> Branch | None:
         """Who came first. Time: O(waiting)."""
@@ -59,9 +73,12 @@ class Waiting:
 
     def look(self) -> None:
         """Ranks by the prefixes that are cached now, where those order the queue."""
-        heap = self._next()
-        if self._admission != "lpm" or len(heap) < 2:
-            return
+        if self._admission == "lpm":
+            for heap in [self._next()] if self.adapter is not None else self._waited():
+                if len(heap) > 1:
+                    self._look(heap)
+
+    def _look(self, heap: list[Entry]) -> None:
         found = dict[Request, int]()
         looked = []
         while heap and (len(found) < LOOKED_AT or heap[0][2].request in found):
@@ -79,11 +96,14 @@ class Waiting:
 
     def _next(self) -> list[Entry]:
         """The queue whose first one is next, none of its first ones finished; an empty one where nobody waits."""
-        if not self._apart:
-            heaps = [self._heaps.setdefault(0, [])]
-        else:
-            heaps = [*self._heaps.values()] if self.adapter is None else [self._heaps.get(self.adapter, [])]
-        for heap in heaps:
+        waited = self._waited()
+        if self.adapter is not None:
+            waited = [heap for heap in waited if heap is self._heaps.get(self.adapter)]
+        return min(waited, key=lambda heap: heap[0][:2], default=[])
+
+    def _waited(self) -> list[list[Entry]]:
+        """The queues in which somebody waits."""
+        for heap in self._heaps.values():
             while heap and heap[0][2].finished:
                 heapq.heappop(heap)
-        return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=[])
+        return [heap for heap in self._heaps.values() if heap]

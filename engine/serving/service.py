@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from engine.config.checks import InvalidInput
+from engine.config.checks import InvalidInput, check
 from engine.config.specs import Submission
 from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
@@ -31,6 +31,7 @@ class Service:
     of them."""
 
     def __init__(self, engine: EngineFace, model: str, settings: ServingSettings, outlet: Outlet | None = None) -> None:
+        check(model not in engine.card.adapters, "name", model, "an adapter is called so; give one of them another")
         self.engine, self.model, self.settings = engine, model, settings
         self.outlet = outlet or Outlet(())
         self.created = int(time.time())

@@ -70,11 +70,14 @@ class Workload:
         return tuple(dict.fromkeys(a.params.adapter for a in self.arrivals if a.params.adapter))
 
     def through(self, names: Sequence[str]) -> Workload:
-        """Where no request names an adapter: each through one of these, in turn; "" for the model as it is."""
-        if not names or self.adapters:
+        """Each request that names no adapter through one of these, in turn; "" for the model as it is."""
+        if not names:
             return self
-        turns = zip(self.arrivals, cycle(names))
-        return replace(self, arrivals=tuple(replace(a, params=a.params.with_(adapter=name)) for a, name in turns))
+        turns = cycle(names)
+        arrivals = (
+            a if a.params.adapter else replace(a, params=a.params.with_(adapter=next(turns))) for a in self.arrivals
+        )
+        return replace(self, arrivals=tuple(arrivals))
 
     def with_params(self, params: SamplingParams) -> Workload:
         """The same prompts and times with other sampling."""

@@ -17,7 +17,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize(
-    "size", [(72, [40], 3), (PART + 200, [64, 24, 24], 8), (4096, [4096, 1024, 1024], 16), (48, [130, 70], 20)], ids=str
+    "size",
+    [
+        (72, [40], 3),
+        (PART + 200, [64, 24, 24], 8),
+        (4096, [4096, 1024, 1024], 16),
+        (48, [130, 70], 20),
+        (40, [64], 150),
+    ],
+    ids=str,
 )
 def test_the_kernels_equal_the_definition(dtype: torch.dtype, size: tuple[int, list[int], int]) -> None:
     check_kernels(adapt, lay_out, dtype, "cuda", size)

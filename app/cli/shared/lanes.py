@@ -76,7 +76,7 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
     output_options(to)
     seed_option(to, seed)
     threads_option(to)
-    model_options(to)
+    model_options(to, sends=True)
     sampling_options(to)
 
 

@@ -93,9 +93,11 @@ def json_schema(source: str) -> dict[str, Any]:
 # What each command adds to its parser.
 
 
-def model_options(to: argparse.ArgumentParser, *names: str) -> None:
-    """Of how a model is loaded: those that are named, or all, as a group of their own."""
+def model_options(to: argparse.ArgumentParser, *names: str, sends: bool = False) -> None:
+    """Of how a model is loaded: those that are named, or all, as a group of their own. `sends`: the command sends
+    requests itself."""
     ships = ", ".join(EMBEDDED_ADAPTERS)
+    turns = f": requests that name none go through them in turn, {NO_ADAPTER} being the model as it is" if sends else ""
     options: dict[str, dict[str, Any]] = {
         "--model": {"default": "demo", "help": "demo, a model folder or a hub id (default: demo)"},
         "--quantization": {"default": "none", "metavar": "KIND", "help": f"one of {', '.join(QUANTIZATIONS)}"},
@@ -114,7 +116,7 @@ def model_options(to: argparse.ArgumentParser, *names: str) -> None:
             "default": [],
             "metavar": "NAME[=FOLDER]",
             "help": f"load this adapter (LoRA, as PEFT writes it), a folder or one that ships ({ships}); may be given "
-            f"several times: requests that name none go through them in turn, {NO_ADAPTER} being the model as it is",
+            f"several times{turns}",
         },
         "--revision": {"help": "branch, tag or commit of a model on the hub"},
         "--tensor-parallel": {
@@ -300,8 +302,13 @@ def spec_of(options: argparse.Namespace) -> ModelSpec:
     return ModelSpec(
         *(options.model, options.quantization, options.dtype, options.device, options.revision),
         *(options.trust_remote_code, parallel_of(options), options.kv_heads),
-        tuple(each for each in options.adapters if each != NO_ADAPTER),
+        adapters_of(options),
     )
+
+
+def adapters_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """Those that are to be loaded."""
+    return tuple(each for each in options.adapters if each != NO_ADAPTER)
 
 
 def parallel_of(options: argparse.Namespace) -> Parallel:

@@ -149,6 +149,8 @@ class LaneEditor(Popover):
         config = self.form.config(before.config)
         parallel = Parallel() if split == PLAYS else split_of(split)
         spec = replace(spec, parallel=parallel, kv_heads="auto" if heads == PLAYS else heads)
+        if own and self._choice.own_adapters:
+            spec = replace(spec, adapters=before.spec.adapters)
         beams = self.beams.value() if config.paged else 1
         lane = replace(before, config=config, spec=spec, beams=beams, server=None)
         own_quantization, own_split, own_heads = (own and chosen != PLAYS for chosen in (quantization, split, heads))

@@ -105,6 +105,7 @@ class ModelPanel(QWidget):
         self._debounce.timeout.connect(self._inspect)
         self.source.currentIndexChanged.connect(self._on_source)
         self.path.textChanged.connect(self._on_edited)
+        self.path.textEdited.connect(lambda: self.adapters.begin(False))
         self.path.returnPressed.connect(self._on_load)
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
@@ -170,7 +171,7 @@ class ModelPanel(QWidget):
     def open_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))
         try:
-            spec = ModelSpec(folder, **self.form.values())
+            spec = ModelSpec(folder, **self.form.values() | {"adapters": ()})
         except InvalidInput as error:
             self.error.say(sentence(str(error)))
         else:

@@ -1,6 +1,7 @@
 """Choosing adapters (LoRA): those that a model is loaded with, and the one that requests go through."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Signal
@@ -80,24 +81,34 @@ class AdapterChoice(DropDown):
 
     def add(self, folder: str) -> None:
         """Takes one more, if it is one."""
+        taken = {adapter_name(each): adapter_source(each) for each in (*EMBEDDED_ADAPTERS, *self._chosen)}
+        given = called(folder, {name for name, source in taken.items() if source != folder})
         try:
-            inspect_adapter(folder)
+            inspect_adapter(given)
         except InvalidInput as error:
             self.refused.emit(sentence(str(error)))
             return
         storage.settings().setValue("model/adapter_folder", str(Path(folder).parent))
-        storage.settings().setValue(KEPT, "\n".join([folder, *(each for each in kept() if each != folder)][:MOST_KEPT]))
-        self._tick(folder, True)
+        known = [each for each in kept() if adapter_source(each) != folder]
+        storage.settings().setValue(KEPT, "\n".join([given, *known][:MOST_KEPT]))
+        self._tick(given, True)
 
     def _tick(self, source: str, on: bool) -> None:
         others = [each for each in self._chosen if adapter_name(each) != adapter_name(source)]
         self.setValue([*others, source] if on else others)
 
 
+def called(folder: str, taken: Collection[str]) -> str:
+    """A folder as `ModelSpec.adapters` has it: by its own name, or, where that is none or taken, by one like it."""
+    own = re.sub(r"[^\w.-]+", "-", Path(folder).name)[:60] or "adapter"
+    name = next(name for n in range(1, 1000) if (name := own if n == 1 else f"{own}-{n}") not in taken)
+    return folder if adapter_name(folder) == name and adapter_source(folder) == folder else f"{name}={folder}"
+
+
 def kept() -> list[str]:
     """Folders that were chosen before, and are still there."""
     told = str(storage.settings().value(KEPT, "")).splitlines()
-    return [folder for folder in told if Path(folder).is_dir()]
+    return [given for given in told if Path(adapter_source(given)).is_dir()]
 
 
 class ThroughChoice(DropDown):

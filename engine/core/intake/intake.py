@@ -143,10 +143,8 @@ class Intake:
             return 0
         names = self._card.adapters
         if name not in names:
-            has = f"{self._card.name} has {', '.join(names)}" if names else f"{self._card.name} was loaded without any"
-            raise InvalidInput(
-                f"adapter={shown(name)}: {has}; name one of these, load it with the model, or leave it out"
-            )
+            has = f"has {', '.join(names)}; name one of these" if names else "was loaded without any; load it with some"
+            raise InvalidInput(f"adapter={shown(name)}: {self._card.name} {has}, or leave it out")
         return 1 + names.index(name)
 
     def _seed(self, params: SamplingParams) -> int:

@@ -19,7 +19,7 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.offline.meta_weights import awq_weights, empty, expert_codes, four_bit_weights
 from engine.kernels.offline.specialization import TYPES, specialization
 from engine.kernels.place_kv import HeadNorms, place_kv
-from engine.kernels.products.adapters import Tiled, adapt
+from engine.kernels.products.adapters import Tiled, adapt, tile_of
 from engine.kernels.products.awq_matmul import awq_matmul, awq_unpack
 from engine.kernels.products.coding import Coding
 from engine.kernels.products.experts import experts
@@ -151,12 +151,14 @@ def mixture(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
 
 
 def adapted(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
-    """What eight adapters of rank 16 add to an 8B model's joined queries, keys and values."""
-    depth, widths, rank = 4096, [4096, 1024, 1024], 16
-    tiled = Tiled(empty(8, 3 * rank, depth, dtype=dtype), empty(8, sum(widths), rank, dtype=dtype), empty(96, 3))
-    x, out = empty(64, depth, dtype=dtype), empty(64, sum(widths), dtype=dtype)
-    for launch in launched(adapt, out, x, tiled, empty(64, dtype=torch.int64)):
-        yield f"{_name(launch)} {TYPES[dtype]}", launch
+    """What eight adapters add to an 8B model's joined queries, keys and values: of one tile of ranks, and more."""
+    depth, widths = 4096, [4096, 1024, 1024]
+    for rank in (16, 256):
+        down, up = empty(8, 3 * rank, depth, dtype=dtype), empty(8, sum(widths), rank, dtype=dtype)
+        tiled = Tiled(down, up, empty(96, 3), tile_of(rank, dtype))
+        x, out = empty(64, depth, dtype=dtype), empty(64, sum(widths), dtype=dtype)
+        for launch in launched(adapt, out, x, tiled, empty(64, dtype=torch.int64)):
+            yield f"{_name(launch)} rank {rank} {TYPES[dtype]}", launch
 
 
 @dataclass(frozen=True, slots=True)

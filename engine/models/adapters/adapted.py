@@ -16,7 +16,7 @@ Add = Callable[[Tensor, Tensor, Tensor], None]
 
 class Adapters:
     """`names` in the order of their numbers, from 1. `ids` int64 `[tokens]`: of each token that is computed next the
-    number of its adapter, 0 for none; None where all have none. `bytes`: what all of them are held in."""
+    number of its adapter, 0 for none; None where nobody said. `bytes`: what all of them are held in."""
 
     def __init__(self, names: tuple[str, ...], ranks: tuple[int, ...]) -> None:
         self.names, self.ranks = names, ranks
@@ -40,7 +40,11 @@ class Adapted:
         if ids is not None and out.numel():
             if not out.is_contiguous():
                 out = out.contiguous()
-            self._add(out, x, ids[: out.numel() // out.shape[-1]])
+            if len(ids) != out.numel() // out.shape[-1]:
+                raise RuntimeError(
+                    f"a layer with adapters has {out.numel() // out.shape[-1]} rows of {len(ids)} tokens"
+                )
+            self._add(out, x, ids)
         return out
 
 

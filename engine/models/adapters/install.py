@@ -59,7 +59,12 @@ def install(
     for layers, put in _products(module, {path for own in held for path in own}):
         rank = max(own[path].pair.rank for own in held for path, _ in layers if path in own)
         if rank * len(layers) > MOST_LANES:
-            raise InvalidInput(f"adapters: a rank of {rank} is too high; {MOST_LANES // 3} at most")
+            highest = next(
+                info.name for info, own in zip(infos, held) for path, _ in layers if _rank(own, path) == rank
+            )
+            names = ", ".join(path.rpartition(".")[2] for path, _ in layers)
+            most = MOST_LANES // len(layers)
+            raise InvalidInput(f"adapter {highest}: of {names} its rank is {rank:,}; {most:,} at most are computed")
         widths = [int(layer.out_features) for _, layer in layers]
         down = torch.zeros(len(infos), rank * len(layers), int(layers[0][1].in_features))
         up = torch.zeros(len(infos), sum(widths), rank)
@@ -72,14 +77,28 @@ def install(
                     begin = sum(widths[:place])
                     up[number, begin : begin + widths[place], : pair.rank] = b * pair.scale
         down, up = (x.to(dtype=dtype).to(device) for x in (down, up))
+        for info, *both in zip(infos, down, up, strict=True):
+            if not all(bool(x.isfinite().all()) for x in both):
+                where = f"{layers[0][0]} has values, times its scale, that {dtype} cannot hold"
+                raise InvalidInput(f"adapter {info.name}: {where}; use another precision, or train it again")
         put(Adapted(adapters, down, up, widths))
     return adapters
+
+
+def _rank(own: dict[str, Held], path: str) -> int:
+    return own[path].pair.rank if path in own else 0
 
 
 def _held(info: AdapterInfo, cut: Cut | Pipeline | None) -> dict[str, Held]:
     """By the path of its layer what of an adapter this module has."""
     if isinstance(cut, Pipeline):
-        return {path: Held(pair, None) for path, pair in info.pairs.items() if cut.stage.held_as(f"{path}.weight")}
+        stage, names = cut.stage, {path: f"{path}.weight" for path in info.pairs}
+        own = {  # what no stage has is no layer of the model
+            path
+            for path, name in names.items()
+            if stage.held_as(name) or stage.anatomy.layer_of(name) >= stage.anatomy.count
+        }
+        return {path: Held(info.pairs[path], None) for path in own}
     parts = {
         path: None if cut is None else cut.part(f"{path}.weight", (pair.outputs, pair.inputs))
         for path, pair in info.pairs.items()
@@ -108,9 +127,8 @@ def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
 
 
 def _tensor(info: AdapterInfo, file: Any, path: str, letter: str) -> Tensor:
-    names = (f"base_model.model.{path}.lora_{letter}{middle}.weight" for middle in ("", ".default"))
-    there = set(file.keys())
-    found: Tensor = file.get_tensor(next(name for name in names if name in there)).float()
+    pair = info.pairs[path]
+    found: Tensor = file.get_tensor(pair.a if letter == "A" else pair.b).float()
     if not found.isfinite().all():
         raise InvalidInput(f"adapter {info.name}: {letter} of {path} has values that are NaN or infinite")
     return found

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import resources
-from engine import InvalidInput, ModelSpec
+from engine import InvalidInput, ModelSpec, Parallel
 from engine.checkpoints.adapters import inspect_adapter
 from engine.kernels.cpu.adapters import adapt, lay_out
 from engine.kernels.cpu.calls import computes
@@ -86,6 +86,8 @@ def test_scales_as_peft_writes_them(tmp_path: Path) -> None:
     assert scales(lora_alpha=8) == [2.0, 2.0]
     assert scales(lora_alpha=8, use_rslora=True) == [4.0, 4.0]
     assert scales(lora_alpha=8, alpha_pattern={"up_proj": 2}) == [2.0, 0.5]
+    assert scales(lora_alpha=8, alpha_pattern={"up_proj": 0}) == [2.0, 0.0]
+    assert scales(lora_alpha=8, bias=None, use_dora=None, init_lora_weights="gaussian") == [2.0, 2.0]
     assert scales(lora_alpha=8, alpha_pattern={"layers.0.self_attn.q_proj": 12}) == [3.0, 2.0]
     with pytest.raises(InvalidInput, match="alpha_pattern has the regular expression"):
         scales(alpha_pattern={".*up_proj": 2})
@@ -99,6 +101,10 @@ def test_scales_as_peft_writes_them(tmp_path: Path) -> None:
         ({"use_dora": True}, "DoRA"),
         ({"modules_to_save": ["lm_head"]}, "replaces whole layers"),
         ({"lora_alpha": "much"}, "lora_alpha='much' is no number"),
+        ({"lora_alpha": float("nan")}, "lora_alpha=nan is no number"),
+        ({"lora_alpha": 10**400}, "lora_alpha=1000.* is no number"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights='pissa' changes the weights that it is added to"),
+        ({"alora_invocation_tokens": [1]}, "aLoRA"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused(config: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -118,8 +124,9 @@ def test_what_is_no_plain_lora_is_refused(config: dict[str, Any], says: str, tmp
 )
 def test_what_does_not_fit_the_model_is_refused(sizes: dict, says: str, tmp_path: Path) -> None:
     save_adapter(tmp_path / "a", sizes, 4, 0)
-    with pytest.raises(InvalidInput, match=f"adapter a: .*{says}"):
-        load(ModelSpec("demo", device="cpu", adapters=(str(tmp_path / "a"),)))
+    for parallel in (Parallel(), Parallel(pipeline=2)):
+        with pytest.raises(InvalidInput, match=f"adapter a: .*{says}"):
+            load(ModelSpec("demo", device="cpu", adapters=(str(tmp_path / "a"),), parallel=parallel))
 
 
 def test_files_that_are_missing_or_broken_are_told(tmp_path: Path) -> None:
@@ -148,6 +155,28 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     folder = save_adapter(tmp_path / "a", sizes, 4, 0, spread=float("inf"))
     with pytest.raises(InvalidInput, match=r"adapter a: B of .*q_proj has values that are NaN or infinite"):
         load(ModelSpec("demo", device="cpu", adapters=(str(folder),)))
+
+
+def test_what_a_dtype_cannot_hold_is_refused_and_so_are_ranks_that_nothing_computes(tmp_path: Path) -> None:
+    sizes = {"model.layers.0.self_attn.q_proj": (256, 256)}
+    folder = save_adapter(tmp_path / "a", sizes, 4, 0, spread=1e3, lora_alpha=4000)
+    load(ModelSpec("demo", dtype="float32", device="cpu", adapters=(str(folder),)))
+    with pytest.raises(
+        InvalidInput, match=r"a: .*q_proj has values, times its scale, that torch\.float16 cannot"
+    ):
+        load(ModelSpec("demo", dtype="float16", device="cpu", adapters=(str(folder),)))
+    high = save_adapter(tmp_path / "high", sizes, 400, 0)
+    with pytest.raises(InvalidInput, match="adapter high: of q_proj, k_proj, v_proj its rank is 400; 341 at most"):
+        load(ModelSpec("demo", device="cpu", adapters=(str(folder), str(high))))
+
+
+def test_rows_that_nobody_told_the_adapters_of_are_no_step(adapter: Path) -> None:
+    model = load(ModelSpec("demo", device="cpu", adapters=(str(adapter),)))
+    assert model.adapters is not None
+    model.adapters.ids = torch.ones(3, dtype=torch.long)
+    layer: Any = model.module.get_submodule("model.layers.0.mlp.down_proj")
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="a layer with adapters has 5 rows of 3 tokens"):
+        layer(torch.zeros(5, layer.in_features, dtype=model.dtype))
 
 
 def test_names(tmp_path: Path) -> None:

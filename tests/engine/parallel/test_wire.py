@@ -5,14 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from engine.parallel.wire import Receiver, Sender
+from engine.runner.device_rows import DeviceRows
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace import Kind
 
 
-def branch(tokens: list[int], blocks: list[int]) -> Any:
-    return SimpleNamespace(tokens=tokens, blocks=blocks)
+def branch(tokens: list[int], blocks: list[int], adapter: int = 0) -> Any:
+    return SimpleNamespace(tokens=tokens, blocks=blocks, adapter=adapter)
 
 
 def test_plans_arrive_as_they_were_sent_while_slots_change_hands() -> None:
@@ -25,7 +27,8 @@ def test_plans_arrive_as_they_were_sent_while_slots_change_hands() -> None:
             if at[slot] > 180 or rng.random() < 0.05:  # another comes to the slot, or its prefix was found in the cache
                 first = rng.choice((0, 32))
                 blocks = [rng.randrange(99) for _ in range(first // 16)]
-                branches[slot], at[slot] = branch([rng.randrange(3000) for _ in range(200)], blocks), first
+                tokens = [rng.randrange(3000) for _ in range(200)]
+                branches[slot], at[slot] = branch(tokens, blocks, rng.randrange(3)), first
             one, count = branches[slot], rng.choice((1, 1, 1, 7, 18))
             while len(one.blocks) * 16 < at[slot] + count:
                 one.blocks.append(rng.randrange(99))
@@ -44,6 +47,7 @@ def test_plans_arrive_as_they_were_sent_while_slots_change_hands() -> None:
         for ours, theirs in zip(plan.rows, found.rows, strict=True):
             assert theirs.ids() == ours.ids()
             assert theirs.branch.blocks == ours.branch.blocks
+            assert theirs.branch.adapter == ours.branch.adapter
             named = "slot first count kind samples".split()
             assert [getattr(theirs, name) for name in named] == [getattr(ours, name) for name in named]
 
@@ -73,5 +77,17 @@ def test_a_decode_step_is_sent_in_a_few_words_a_row() -> None:
     def step(at: int) -> bytes:
         return sender(StepPlan(tuple(Row(b, i, at, 1, Kind.DECODE, 1, False) for i, b in enumerate(rows))))
 
-    assert len(step(400)) > len(step(401)) == 4 * (5 + 64 * 8)
+    assert len(step(400)) > len(step(401)) == 4 * (5 + 64 * 9)
     assert np.frombuffer(step(402), np.int32)[0] == 64
+
+
+def test_a_ranks_device_hears_of_another_adapter_in_the_same_slot() -> None:
+    sender, receiver = Sender(1), Receiver(1)
+    device = DeviceRows(1, 0, 4, 1, 9, torch.device("cpu"))
+    for adapter in (1, 2, 0, 2):
+        plan = StepPlan((Row(branch([5, 6, 7], [adapter], adapter), 0, 0, 3, Kind.PREFILL, 1, False),))
+        device.follow(receiver(sender(plan)).rows, lambda _: ())
+        noted = dict(zip(device._index, device._value, strict=True))  # what a send would copy
+        assert noted[device._adapters_at] == adapter
+        device._index.clear()
+        device._value.clear()

@@ -70,6 +70,19 @@ def test_what_ships_is_offered_for_the_demo_and_folders_are_added(
     panel.source.set_value("demo-draft")
     assert panel.spec().adapters == (), "another model has others"
     assert offered() == {"quiet": False}, "a folder that was chosen before is remembered"
+    odd = [save_adapter(tmp_path / name, SIZES, 4, 0) for name in ("r=16, mine", "pirate", "a/quiet", "b/quiet")]
+    panel.source.set_value("demo")
+    for each in odd:
+        panel.adapters.add(str(each))
+    given = f"r-16-mine={odd[0]}", f"pirate-2={odd[1]}", str(odd[2]), f"quiet-2={odd[3]}"
+    assert panel.spec().adapters == given, "names that can be given, and each another"
+    asked: list[ModelSpec] = []
+    panel.load_asked.connect(asked.append)
+    panel.open_folder(str(tmp_path))
+    assert asked[-1].adapters == (), "another model has others"
+    panel.adapters.add(str(folder))
+    qtbot.keyClicks(panel.path, "x")
+    assert panel.spec().adapters == ()
     panel.set_spec(ModelSpec("demo", adapters=("pirate", f"mine={folder}")))
     assert panel.spec().adapters == ("pirate", f"mine={folder}")
 

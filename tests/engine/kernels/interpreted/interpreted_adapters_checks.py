@@ -17,6 +17,8 @@ from tests.engine.adapters_case import check_kernels
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
-@pytest.mark.parametrize("size", [(72, [40], 3), (PART + 200, [64, 24, 24], 8), (48, [130, 70], 20)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(72, [40], 3), (PART + 200, [64, 24, 24], 8), (48, [130, 70], 20), (40, [64], 150)], ids=str
+)
 def test_the_kernels_equal_the_definition(dtype: torch.dtype, size: tuple[int, list[int], int]) -> None:
     check_kernels(adapt, lay_out, dtype, "cpu", size)
