@@ -20,7 +20,7 @@ from engine.kernels.silu_mul import in_rows, row_stride
 
 ROWS, COLUMNS, DEPTH = 16, 64, 128  # of a program's tiles: rows, columns of the product, depth at a time
 PART = 512  # of the depth that a program of the first kernel has, at least; few rows are not bound by it
-LEAST, MOST = 16, {torch.float32: 32}  # ranks of a tile: what matrix units take; what registers hold
+LEAST, MOST = 16, {torch.float32: 16}  # ranks of a tile: what matrix units take; what registers hold
 USUAL_MOST = 64
 
 
