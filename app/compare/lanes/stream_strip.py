@@ -1,9 +1,9 @@
 """The last words of a few requests of a lane on one line, each behind the dot of its colour. A frame is O(in sight)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QPointF, QRect, QSize, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.language import tr
@@ -22,8 +22,9 @@ class StreamStrip(Painted):
 
     face = Face(11.5, mono=True)
 
-    def __init__(self) -> None:
+    def __init__(self, color_of: Callable[[int], QColor] = theme.request_color) -> None:
         super().__init__("stream_strip", tr("Last words of running requests"))
+        self.color_of = color_of
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.shown: list[int] = []
         self._requests: Mapping[int, RequestView] = {}
@@ -90,7 +91,7 @@ class StreamStrip(Painted):
             view = self._requests[request]
             x, over = i * wide, request not in self._running
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(t.edge if over else theme.request_color(request))
+            painter.setBrush(t.edge if over else self.color_of(request))
             painter.drawEllipse(QPointF(x + px(4), self.height() / 2), px(3), px(3))
             words = " ".join("".join(view.parts[-TAIL:])[-TAIL:].split())
             text = face.cut(words or "…", wide - px(24), Qt.TextElideMode.ElideLeft)

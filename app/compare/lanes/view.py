@@ -107,7 +107,7 @@ class LaneView(QFrame):
         if show.lane.server is not None:
             self.timeline.words_of = self._outside_words
         self._share(self.timeline)
-        self.strip = StreamStrip()
+        self.strip = StreamStrip(self.timeline.color_of)
         self.panel = LaneFigures(show.index)
         self.error = Note("lane_error", "error")
         self._lay_out()

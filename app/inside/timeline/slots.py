@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QResizeEvent
+from PySide6.QtGui import QColor, QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
@@ -109,6 +109,10 @@ class Timeline(TimelineSpan):
         self._learn()
         self._stale()
 
+    def color_of(self, request: int) -> QColor:
+        """That of its bars: of its adapter's number where adapters are told apart, else its own."""
+        return theme.request_color(self.cells.through.get(request, 0) if self.told_apart else request)
+
     @property
     def told_apart(self) -> tuple[str, ...]:
         """The adapters whose colours the bars have; empty where each request has its own."""
@@ -193,10 +197,8 @@ class Timeline(TimelineSpan):
         self.update()
 
     def _learn(self) -> None:
-        through = self.cells.through if self.told_apart else None
         for request in range(len(self._colors), self.cells.requests):
-            hue = request if through is None else through.get(request, 0)
-            self._colors.append(parts_of(theme.request_color(hue)))
+            self._colors.append(parts_of(self.color_of(request)))
         self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
 
     def _draw(self) -> PixelImage:
