@@ -161,9 +161,7 @@ def test_what_a_dtype_cannot_hold_is_refused_and_so_are_ranks_that_nothing_compu
     sizes = {"model.layers.0.self_attn.q_proj": (256, 256)}
     folder = save_adapter(tmp_path / "a", sizes, 4, 0, spread=1e3, lora_alpha=4000)
     load(ModelSpec("demo", dtype="float32", device="cpu", adapters=(str(folder),)))
-    with pytest.raises(
-        InvalidInput, match=r"a: .*q_proj has values, times its scale, that torch\.float16 cannot"
-    ):
+    with pytest.raises(InvalidInput, match=r"a: .*q_proj has values, times its scale, that torch\.float16 cannot"):
         load(ModelSpec("demo", dtype="float16", device="cpu", adapters=(str(folder),)))
     high = save_adapter(tmp_path / "high", sizes, 400, 0)
     with pytest.raises(InvalidInput, match="adapter high: of q_proj, k_proj, v_proj its rank is 400; 341 at most"):
