@@ -17,7 +17,6 @@ from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
 from engine.core.engine import Engine
 from engine.trace.measures import metrics
 from engine.trace.records import Kind
-from engine.workloads.library import load_workload
 from engine.workloads.workload import Workload
 
 ROWS, TOKENS, RANK = 16, 64, 16
@@ -26,8 +25,9 @@ GREEDY = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
 
 
 def measure(rounds: int, threads: int | None) -> Iterator[Measured]:
-    """The workload of four voices one at a time and together, of the demo model and of a larger random one; then a
-    decode step of as many rows through none, one and all of them, beside the model that was loaded without any."""
+    """A few requests in each of four voices, one voice at a time and together, of the demo model and of a larger random
+    one; then a decode step of as many rows through none, one and all of them, beside the model that was loaded without
+    any."""
     with TemporaryDirectory() as folder:
         for title, spec in (("demo, float32", ModelSpec("demo", adapters=EMBEDDED_ADAPTERS)), _random(Path(folder))):
             names = "", *spec.adapter_names
@@ -57,29 +57,34 @@ def _random(folder: Path) -> tuple[str, ModelSpec]:
         for name, size in layers.items()
     }
     adapters = [save_adapter(folder / name, sizes, RANK, i, 0.01) for i, name in enumerate(EMBEDDED_ADAPTERS)]
-    return "random, 103 M, bfloat16", ModelSpec(str(model), dtype="bfloat16", adapters=tuple(map(str, adapters)))
+    return "random, 104 M, bfloat16", ModelSpec(str(model), dtype="bfloat16", adapters=tuple(map(str, adapters)))
 
 
 def _together(engine: Engine, title: str, names: Sequence[str], rounds: int) -> Iterator[Measured]:
     apart, mixed = (EngineConfig(max_running=ROWS, mixed_adapters=mixed) for mixed in (False, True))
-    workload = load_workload("voices", chat=None if engine.card.chat else False)
     found = [
-        [metrics.measure(engine.run(workload, config).result()) for config in (apart, mixed)] for _ in range(rounds + 1)
+        [metrics.measure(engine.run(_asked(names), config).result()) for config in (apart, mixed)]
+        for _ in range(rounds + 1)
     ][1:]  # the first warms up
+    of = f"{ROWS // len(names)} requests in each of {len(names)} voices, {title}"
     sides = [[one.output_throughput for one in each] for each in found]
     without, with_it = (median(side) for side in zip(*sides, strict=True))
     ratio = median(together / one_by_one for one_by_one, together in sides)
-    yield Measured("adapters share steps", f"voices, {title}", "output tok/s", without, with_it, ratio, GAIN)
+    yield Measured("adapters share steps", of, "output tok/s", without, with_it, ratio, GAIN)
     waits = [[1e3 * one.ttft.p95 for one in each] for each in found]
     without, with_it = (median(side) for side in zip(*waits, strict=True))
     ratio = median(together / one_by_one for one_by_one, together in waits)
     what, goal = "ms to the first token, p95", round(1 / GAIN, 2)
-    yield Measured("adapters share steps", f"voices, {title}", what, without, with_it, ratio, goal, at_most=True)
+    yield Measured("adapters share steps", of, what, without, with_it, ratio, goal, at_most=True)
+
+
+def _asked(through: Sequence[str]) -> Workload:
+    """As many requests as there are slots, all at once."""
+    return Workload.at_once("rows", [[5 + row] * 24 for row in range(ROWS)], GREEDY).through(through)
 
 
 def _step(engine: Engine, through: Sequence[str]) -> float:
     """Seconds of a step in which every row decodes: the lower quartile, which leaves out what else the machine does."""
-    workload = Workload.at_once("rows", [[5 + row] * 24 for row in range(ROWS)], GREEDY)
-    trace = engine.run(workload.through(through)).result()
+    trace = engine.run(_asked(through)).result()
     steps = [step for step in trace.steps if step.rows == ROWS and bool((step.kind == Kind.DECODE).all())]
     return quantiles((step.seconds["forward"] for step in steps), n=4)[0]
