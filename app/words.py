@@ -127,7 +127,7 @@ def asked_words(view: RequestView) -> str:
 
 
 def adapters_words(names: Sequence[str]) -> str:
-    """ "3 adapters: pirate, german and verse"."""
+    """ "3 adapters: pirate, german, verse"."""
     return trn("{count:,} adapter: {names}", "{count:,} adapters: {names}", len(names), names=", ".join(names))
 
 

@@ -52,10 +52,10 @@ class Waiting:
 
     def take(self) -> Branch:
         """Who is next, as `first` told, and waits no more."""
+        own = self._next()
         if self._apart:
-            own = self._next()
             self._passed = 0 if self.adapter is None else self._passed + any(heap is not own for heap in self._waited())
-        return heapq.heappop(self._next())[2]
+        return heapq.heappop(own)[2]
 
     @property
     def outranked(self) -> bool:

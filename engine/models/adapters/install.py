@@ -99,11 +99,10 @@ def _held(info: AdapterInfo, cut: Cut | Pipeline | None) -> dict[str, Held]:
             if stage.held_as(name) or stage.anatomy.layer_of(name) >= stage.anatomy.count
         }
         return {path: Held(info.pairs[path], None) for path in own}
-    parts = {
-        path: None if cut is None else cut.part(f"{path}.weight", (pair.outputs, pair.inputs))
+    return {
+        path: Held(pair, None if cut is None else cut.part(f"{path}.weight", (pair.outputs, pair.inputs)))
         for path, pair in info.pairs.items()
     }
-    return {path: Held(pair, parts[path]) for path, pair in info.pairs.items()}
 
 
 def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
