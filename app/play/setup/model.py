@@ -1,11 +1,12 @@
 """The model panel: which model, in what precision, on which device; what it takes; load, unload, cancel."""
 
 import contextlib
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app import storage
 from app.language import tr
@@ -110,7 +111,7 @@ class ModelPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         self.server.edited.connect(self._on_edited)
         self.server.entered.connect(self._on_load)
-        self.adapters.refused.connect(self.error.say)
+        self.adapters.refused.connect(self._refuse_adapter)
         self.server.control_asked.connect(lambda take: session.start(session.take_control(take)))
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
@@ -179,6 +180,15 @@ class ModelPanel(QWidget):
             self._on_load()
 
     # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _refuse_adapter(self, why: str) -> None:
+        """Says so where a person sees it: the panel may be higher than its room."""
+        self.error.say(why)
+        above: QWidget | None = self
+        while above is not None and not isinstance(above, QScrollArea):
+            above = above.parentWidget()
+        if above is not None:
+            QTimer.singleShot(0, self, partial(above.ensureWidgetVisible, self.error))
 
     def _on_source(self) -> None:
         kind = self.source.currentData()
