@@ -32,6 +32,7 @@ MEASURES = {  # by key; others are called as the engine calls them
     "useful_share": tr("useful tokens"),
     "wasted_tokens": tr("wasted tokens"),
     "reused_tokens": tr("reused tokens"),
+    "offloaded_tokens": tr("tokens from the host"),
     "acceptance_rate": tr("acceptance rate"),
     "accepted_length": tr("accepted length"),
     "draft_speedup": tr("speed-up by drafts"),

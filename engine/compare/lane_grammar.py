@@ -83,6 +83,7 @@ _CONFIG_KEYS = {
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
     "admission": _Key("admission", str, f"one of {', '.join(ADMISSIONS)}", words="{}"),
     "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), COLOCATED_MODES, "preempts by {}"),
+    "offload": _Key("offload_prefixes", _switch, "yes or no", COLOCATED_MODES, "prefixes to the host"),
     "swap": _Key("swap_memory", int, "a number of bytes", COLOCATED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
     "mix": _Key("mixed_adapters", _switch, "yes or no", PAGED_MODES, "one adapter at a time"),

@@ -29,6 +29,7 @@ COLOCATED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 PREEMPTIONS = ("recompute", "swap", "auto")
+SWITCHES = ("cuda_graphs", "mixed_graphs", "prefix_caching", "mixed_adapters", "offload_prefixes")
 ADMISSIONS = {
     "fcfs": "first come, first served",
     "sjf": "shortest job first: the fewest tokens, prompt and max_tokens together",
@@ -125,8 +126,11 @@ class EngineConfig:
 
     Where blocks run out, the request admitted last makes way, by "priority" the last of the highest number;
     `preemption` (paged modes) says how: "recompute" computes its tokens again later, "swap" copies their K and V to
-    host memory and back, "auto" does what takes less time; `swap_memory` is how many bytes of it (None: enough for all
-    that could run, within a quarter of what is free).
+    host memory and back, "auto" does what takes less time.
+
+    `offload_prefixes` (with prefix caching): cached blocks that make room are copied to host memory first, and come
+    back when a prompt begins with what they hold. `swap_memory` is how many bytes of host memory there are for both
+    (None: enough for all that could run, and four times the pool, within a quarter of what is free).
 
     `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
     run are all of one, as where an adapter is merged into the weights: others wait until none of it runs or waits.
@@ -153,6 +157,7 @@ class EngineConfig:
     swap_memory: int | None = None
     admission: str = "fcfs"
     mixed_adapters: bool = True
+    offload_prefixes: bool = False
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -169,12 +174,10 @@ class EngineConfig:
         one_of("delivery", self.delivery, DELIVERIES)
         batches = f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream"
         check(self.delivery == "stream" or self.mode in ("static", "dynamic"), "delivery", self.delivery, batches)
-        check(isinstance(self.cuda_graphs, bool), "cuda_graphs", self.cuda_graphs, "must be True or False")
-        check(isinstance(self.mixed_graphs, bool), "mixed_graphs", self.mixed_graphs, "must be True or False")
-        check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
+        for name in SWITCHES:
+            check(isinstance(getattr(self, name), bool), name, getattr(self, name), "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
-        check(isinstance(self.mixed_adapters, bool), "mixed_adapters", self.mixed_adapters, "must be True or False")
         batches = f"mode {self.mode!r} takes whoever is next; use one of {', '.join(PAGED_MODES)}, or leave it on"
         check(self.mixed_adapters or self.paged, "mixed_adapters", self.mixed_adapters, batches)
         one_of("admission", self.admission, ADMISSIONS)
@@ -195,16 +198,25 @@ class EngineConfig:
         one_of("preemption", self.preemption, PREEMPTIONS)
         blocks = f"mode {self.mode!r} swaps no blocks; use one of {', '.join(COLOCATED_MODES)}, or recompute"
         check(not self.swaps or self.mode in COLOCATED_MODES, "preemption", self.preemption, blocks)
+        cached = "keeps what the prefix cache forgets; switch prefix_caching on, or this off"
+        check(self.prefix_caching or not self.offload_prefixes, "offload_prefixes", self.offload_prefixes, cached)
+        copies = f"mode {self.mode!r} copies no blocks; use one of {', '.join(COLOCATED_MODES)}, or switch it off"
+        colocated = self.mode in COLOCATED_MODES
+        check(colocated or not self.offload_prefixes, "offload_prefixes", self.offload_prefixes, copies)
         if self.swap_memory is not None:
             whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
-            check(
-                self.swaps, "swap_memory", self.swap_memory, "preemption by recompute copies nothing; use swap or auto"
-            )
+            nothing = "preemption by recompute copies nothing; use swap or auto, or offload_prefixes"
+            check(self.uses_host, "swap_memory", self.swap_memory, nothing)
 
     @property
     def swaps(self) -> bool:
         """True where preempted requests may go to host memory."""
         return self.preemption != "recompute"
+
+    @property
+    def uses_host(self) -> bool:
+        """True where blocks of the pool may be copied to host memory."""
+        return self.swaps or self.offload_prefixes
 
     def _check_speculation(self) -> None:
         if isinstance(self.draft, dict):  # from a record

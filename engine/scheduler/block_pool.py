@@ -8,6 +8,8 @@ from itertools import count
 from engine.trace.records import BlockEvent
 
 Prefix = tuple[int, ...]
+Key = tuple[int, Prefix]  # the serial before, and the tokens after it
+Evicted = tuple[int, Key, int]  # a block, what it answered for, and the serial of that
 ROOT = 0  # the serial before a prompt's first block
 
 
@@ -31,6 +33,8 @@ class BlockPool:
 
     The lowest free numbers are given first, so that the blocks in use stay near the pool's beginning: the CPU path
     reads one contiguous range that covers them.
+
+    What has a serial in the pool `below` has the same one here.
     """
 
     def __init__(self, total: int, block_size: int) -> None:
@@ -38,9 +42,10 @@ class BlockPool:
         self._free = list(range(total))
         self._references = [0] * total
         self._cached: OrderedDict[int, None] = OrderedDict()  # least recently used first
-        self._published: dict[tuple[int, Prefix], tuple[int, int]] = {}  # (serial before, tokens): (block, serial)
-        self._key: dict[int, tuple[int, Prefix]] = {}  # of each published block
+        self._published: dict[Key, tuple[int, int]] = {}  # the block, and the serial
+        self._key: dict[int, Key] = {}  # of each published block
         self._serials = count(ROOT + 1)
+        self.below: BlockPool | None = None
 
     @property
     def free(self) -> int:
@@ -65,8 +70,9 @@ class BlockPool:
     def is_cached(self, block: int) -> bool:
         return block in self._cached
 
-    def take(self, count: int) -> list[int]:
-        """`count` blocks with one reference each. The caller has checked that there are enough."""
+    def take(self, count: int, evicted: list[Evicted] | None = None) -> list[int]:
+        """`count` blocks with one reference each. The caller has checked that there are enough. `evicted` hears of the
+        cached ones among them, in the order in which they are forgotten."""
         assert count <= self.available, f"{count} blocks asked of {self.available} available"
         blocks = []
         for _ in range(count):
@@ -74,6 +80,9 @@ class BlockPool:
                 block = heapq.heappop(self._free)
             else:
                 block, _ = self._cached.popitem(last=False)
+                if evicted is not None:
+                    key = self._key[block]
+                    evicted.append((block, key, self._published[key][1]))
                 self._forget(block)
             self._references[block] = 1
             blocks.append(block)
@@ -116,6 +125,35 @@ class BlockPool:
             blocks.append(block)
         return blocks, serial
 
+    def match_below(self, tokens: Sequence[int], root: int = ROOT) -> tuple[list[int], list[int]]:
+        """`match`, and which blocks of the pool below hold what follows."""
+        blocks, serial = self.match(tokens, root)
+        if self.below is None:
+            return blocks, []
+        return blocks, self.below.match(tokens[len(blocks) * self.block_size :], serial)[0]
+
+    def key(self, block: int) -> Key:
+        """What a published block answers for."""
+        return self._key[block]
+
+    def answers(self, block: int) -> bool:
+        """Whether it is published."""
+        return block in self._key
+
+    def touch(self, key: Key) -> bool:
+        """Whether a block answers for it, which then is the last to be forgotten of those that are cached."""
+        if key not in self._published:
+            return False
+        block, _ = self._published[key]
+        if block in self._cached:
+            self._cached.move_to_end(block)
+        return True
+
+    def answer(self, block: int, key: Key, serial: int) -> None:
+        """Publishes an owned block for what one of the pool above answered for."""
+        self._published[key] = block, serial
+        self._key[block] = key
+
     def publish(self, block: int, serial: int, tokens: Sequence[int]) -> int:
         """Makes an owned, full block findable after the prefix of `serial`; returns the serial of the longer prefix.
         Where another block has the same content already, that one keeps answering for it. One that was published after
@@ -124,8 +162,8 @@ class BlockPool:
         if key not in self._published:
             if block in self._key:
                 self._forget(block)
-            self._published[key] = block, next(self._serials)
-            self._key[block] = key
+            there = None if self.below is None else self.below._published.get(key)
+            self.answer(block, key, next(self._serials) if there is None else there[1])
         return self._published[key][1]
 
     def withdraw(self, blocks: Iterable[int]) -> list[int]:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from itertools import count, repeat
 
 from engine.config.live_budget import LiveBudget
-from engine.scheduler.block_pool import ROOT, BlockPool
+from engine.scheduler.block_pool import ROOT, BlockPool, Evicted
+from engine.scheduler.host_memory import HostPool, Offloading, Swapping
 from engine.scheduler.limits import Limits
-from engine.scheduler.plan import BlockChange, Changes, Refused
+from engine.scheduler.plan import BlockChange, Changes, Refused, StepPlan
 from engine.scheduler.request import Branch, Life, Request
-from engine.scheduler.swapping import Swapping
 from engine.scheduler.waiting import Waiting
 from engine.trace.records import BlockEvent, Refusal
 
@@ -26,8 +26,10 @@ class Ledger:
         slots: int,
         pool: BlockPool,
         budget: LiveBudget,
-        swapping: Swapping,
+        host: HostPool,
         admission: str,
+        swapping: Swapping | None = None,
+        offloading: Offloading | None = None,
         adapters_apart: bool = False,
     ) -> None:
         self.slots, self.pool = slots, pool
@@ -39,7 +41,7 @@ class Ledger:
         self.more = False
         self.yields = False  # nobody makes way while the one who should is away: nothing is sent before he has
         self.limits = Limits(budget)
-        self.swapping = swapping
+        self.host, self.swapping, self.offloading = host, swapping, offloading
         self.changes = Changes()
         self.copies: list[tuple[int, int]] = []  # pairs of blocks (from, to) to copy before the next step
         self._free_slots = list(range(slots))
@@ -106,7 +108,7 @@ class Ledger:
         number. So who is served first of all is preempted by nobody and ends, and then the next is the first.
         """
         assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
-        if branch.beam is None:
+        if branch.beam is None and self.swapping is not None:
             self.swapping.out(branch, self.changes)
         self.requeue(branch, Life.PREEMPTED)
         self.changes.preempted += [(each.request.id, each.index) for each in branch.together]
@@ -123,7 +125,12 @@ class Ledger:
 
     def take(self, branch: Branch, count: int) -> None:
         """`count` more blocks for a branch."""
-        blocks = self.pool.take(count)
+        if self.offloading is None:
+            blocks = self.pool.take(count)
+        else:
+            evicted: list[Evicted] = []
+            blocks = self.pool.take(count, evicted)
+            self.offloading.keep(evicted, self.changes)
         self._note(branch, zip(repeat(BlockEvent.TAKEN), blocks), len(branch.blocks))
         branch.blocks += blocks
 
@@ -132,6 +139,15 @@ class Ledger:
         self.pool.share(blocks)
         self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), 0)
         branch.blocks = list(blocks)
+
+    def bring(self, branch: Branch, hosts: list[int], count: int) -> None:
+        """`count` more blocks for a branch, of which the first get what these of host memory keep."""
+        if not hosts or self.offloading is None:
+            return self.take(branch, count)
+        place = len(branch.blocks)
+        self.offloading.hold(hosts)
+        self.take(branch, count)
+        self.offloading.back(branch, hosts, place, self.changes)
 
     def fork(self, branch: Branch, source: Branch) -> None:
         """All that another branch has, tokens and blocks, in place of what this one had; what both hold stays."""
@@ -189,7 +205,16 @@ class Ledger:
 
     def drop_swapped(self, branch: Branch) -> None:
         """Gives back what a branch has in host memory."""
-        self.swapping.drop(branch, self.changes)
+        if self.swapping is not None:
+            self.swapping.drop(branch, self.changes)
+
+    def forget_copied(self, plan: StepPlan) -> None:
+        """What a step that failed was to copy to host memory, and to blocks that answer for prefixes from there: nobody
+        knows whether it did."""
+        for user in (self.swapping, self.offloading):
+            if user is not None:
+                user.forget(plan.swap_out, self.changes)
+        self.withdraw(block for _, block in plan.swap_in)
 
     def withdraw(self, blocks: Iterable[int]) -> None:
         """Unpublishes blocks whose content was never written; those that nobody owns become free."""

@@ -24,7 +24,7 @@ class PagedLayout:
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         published, self._published = tuple(self._published), []
-        copies, (out, back) = self._ledger.take_copies(), self._ledger.swapping.seal()
+        copies, (out, back) = self._ledger.take_copies(), self._ledger.host.seal()
         plan = StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
         if self._scored:
             plan, self._scored = replace(plan, scored=tuple(self._scored)), []
@@ -172,6 +172,7 @@ class PagedLayout:
         if budget <= 0:
             return Refusal.BUDGET
         # At least the last token is computed, for its logits.
+        hosts: list[int] = []
         if sibling is not None and self._apart:  # the block that it writes to is nobody's to copy meanwhile
             reused = (head.request.prompt_length - 1) // size * size
             shared = sibling.blocks[: reused // size]
@@ -179,8 +180,8 @@ class PagedLayout:
             reused = head.request.prompt_length - 1
             shared = sibling.blocks[: reused // size]
         elif self._caching and not head.request.unscored:
-            shared, _ = pool.match(head.tokens[:-1], root_of(head.adapter))
-            reused = len(shared) * size
+            shared, hosts = pool.match_below(head.tokens[:-1], root_of(head.adapter))
+            reused = (len(shared) + len(hosts)) * size
         else:
             shared, reused = [], 0
         needed = blocks_for(len(head.tokens), size) - len(shared)
@@ -189,29 +190,29 @@ class PagedLayout:
             return Refusal.NO_BLOCKS
         ledger.admit()
         ledger.share(head, shared)
-        ledger.take(head, needed)
+        ledger.bring(head, hosts, needed)
         if held is not None and held.computed > reused:
-            reused = self._restore(head, held, len(shared))
+            self._restore(head, held, reused // size)
         else:
             ledger.drop_swapped(head)
             head.computed = reused
             if sibling is not None and reused % size:
                 ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
-        self._find(head, len(shared))
+        self._find(head, len(shared) + len(hosts))
         return reused
 
     def _coming(self, block: int) -> bool:
         """Whether the step being planned is to fill it, and so after what is copied before the step."""
         return any(block in branch.blocks[before : branch.published] for branch, before, _ in self._published)
 
-    def _restore(self, head: Branch, held: Swapped, shared: int) -> int:
-        """What is in host memory comes back, but for what is shared. Where others owned blocks before it that are gone
-        since, these are computed again first. Returns how many tokens are shared."""
-        place = max(shared, held.place)
-        self._ledger.swapping.back(head, held, place, self._ledger.changes)
+    def _restore(self, head: Branch, held: Swapped, found: int) -> None:
+        """What is in host memory comes back, but for the first blocks, which were found. Where others owned blocks
+        before it that are gone since, these are computed again first."""
+        place, swapping = max(found, held.place), self._ledger.swapping
+        assert swapping is not None
+        swapping.back(head, held, place, self._ledger.changes)
         head.restored = place * self._size, held.computed
-        head.advance(shared * self._size)
-        return shared * self._size
+        head.advance(found * self._size)
 
     def _find(self, branch: Branch, shared: int) -> None:
         """Notes which of a new branch's shared blocks are published."""

@@ -9,11 +9,11 @@ from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig
 from engine.scheduler import beams, policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.host_memory import HostPool, Offloading, SwapCost, Swapping
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.scheduler.speculation import Drafter, Speculation, agreed
-from engine.scheduler.swapping import Swapping
 from engine.trace.records import FinishReason, Kind, Refusal, SwapEvent
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
@@ -24,12 +24,19 @@ class Scheduler:
     whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
 
     def __init__(
-        self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None, swapping: Swapping | None = None
+        self,
+        config: EngineConfig,
+        pool: BlockPool,
+        drafter: Drafter | None = None,
+        host: HostPool | None = None,
+        cost: SwapCost | None = None,
     ) -> None:
         self.config = config
-        swapping = swapping or Swapping(pool)
-        apart = not config.mixed_adapters
-        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping, config.admission, apart)
+        host = host or HostPool(0, pool.block_size)
+        swapping = Swapping(pool, host, cost) if config.swaps else None
+        offloading = Offloading(pool, host) if config.offload_prefixes else None
+        rest = swapping, offloading, not config.mixed_adapters
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), host, config.admission, *rest)
         self.requests: dict[int, Request] = {}
         self._withholds = config.delivery == "batch"
         self._ended: list[Branch] = []
@@ -151,7 +158,7 @@ class Scheduler:
             self.ledger.withdraw(branch.blocks[published : branch.published])
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
-        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
+        self.ledger.forget_copied(plan)
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
@@ -196,9 +203,9 @@ class Scheduler:
             lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
         hosts = {host for _, host in plan.swap_out}
         lost.update(block for _, block in plan.swap_in)
-        restored = (change for change in self.ledger.changes.swaps if change.event is SwapEvent.IN)
+        restored = (c for c in self.ledger.changes.swaps if c.event in (SwapEvent.IN, SwapEvent.FOUND))
         lost.update(change.block for change in restored if change.host in hosts)
-        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
+        self.ledger.forget_copied(plan)
         lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
         self.ledger.withdraw(lost)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]

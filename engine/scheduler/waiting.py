@@ -85,8 +85,8 @@ class Waiting:
             rank, number, branch = heapq.heappop(heap)
             request = branch.request
             if request not in found:
-                cached, _ = self._pool.match(branch.tokens[:-1], root_of(branch.adapter))
-                found[request] = 0 if request.unscored else len(cached)
+                cached, below = self._pool.match_below(branch.tokens[:-1], root_of(branch.adapter))
+                found[request] = 0 if request.unscored else len(cached) + len(below)
             looked.append((rank if rank == -inf else -found[request], number, branch))
         for entry in looked:
             heapq.heappush(heap, entry)

@@ -191,7 +191,12 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
         help="the model that drafts (default: the one that the model brings)",
     )
     how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
-    room = "host memory for swapped requests, e.g. 1G (default: enough for all, within a quarter of what is free)"
+    room = (
+        "host memory for swapped requests and offloaded prefixes, e.g. 1G (default: enough for all, and four times the "
+        "pool, within a quarter of what is free)"
+    )
+    kept = "with --prefix-caching: what the cache forgets is kept in host memory, and comes back when it is asked for"
+    to.add_argument("--offload-prefixes", action="store_true", help=kept)
     to.add_argument("--preemption", default=default.preemption, metavar="HOW", help=how)
     to.add_argument("--swap-memory", type=size_in_bytes, metavar="SIZE", help=room)
     seed_option(to, "of the sampling, and of the workload")

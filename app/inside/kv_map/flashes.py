@@ -1,5 +1,5 @@
 """What just happened to blocks, drawn over the map for a moment: a ring for a hit, a diamond for a copy, a cross for an
-eviction."""
+eviction, an arrow for what came back."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -48,7 +48,7 @@ class Marks:
 def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0) -> None:
     """One mark over a cell, never smaller than can be seen."""
     t = theme.current()
-    color = theme.faded({Mark.COPIED: t.accent, Mark.EVICTED: t.bad}.get(mark, t.text), strength)
+    color = theme.faded({Mark.COPIED: t.accent, Mark.EVICTED: t.bad, Mark.FOUND: t.good}.get(mark, t.text), strength)
     c, r = box.center(), max(theme.px(4), box.width() / 2)
     with inked(painter, line=QPen(color, max(1.5, 1.5 * theme.zoom()))):
         match mark:
@@ -56,5 +56,7 @@ def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0)
                 draw_shape(painter, c.x(), c.y(), 1.2 * r, DIAMOND)
             case Mark.EVICTED:
                 draw_cross(painter, c.x(), c.y(), 0.8 * r)
+            case Mark.FOUND:
+                draw_shape(painter, c.x(), c.y(), 1.1 * r, ((0, -1), (1, 0.8), (-1, 0.8)))
             case _:
                 painter.drawRect(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from app.inside.kv_map.state import FIELDS, KvState, Requests
+from app.inside.kv_map.state import FIELDS, FREE, KvState, Requests
 from app.inside.kv_map.tables import keys_of
 from engine.trace import Array, Column, Header, Record, Step, Submitted
 
@@ -23,7 +23,8 @@ WHOLE = 32  # keyframes from one whole one to the next
 class _Keyframe:
     """`changed`: blocks that differ from the keyframe before, None for all; `fields`: their state, field after field.
     `samples` [4, tables]: key, computed, slot, over; `entries` [2, ...]: of blocks that show another owner, the table
-    (counted in order of admission) and the block. `swapped` and `back` are the state's, by sample."""
+    (counted in order of admission) and the block. `swapped` and `back` are the state's, by sample;
+    `kept` its prefixes in host memory, None where there are none."""
 
     changed: bytes | None
     fields: bytes
@@ -31,6 +32,7 @@ class _Keyframe:
     entries: bytes
     swapped: dict[int, int]
     back: dict[int, Array]
+    kept: bytes | None
 
 
 def _packed(values: Array) -> bytes:
@@ -129,7 +131,8 @@ class KvHistory:
         entries = np.stack([np.searchsorted(live, owner[beside]), block[beside]]).astype(np.int32)
         which = None if changed is None else _packed(changed)
         packed = (zlib.compress(fields, 1), _packed(samples.astype(np.int64)), _packed(entries))
-        self._frames.append(_Keyframe(which, *packed, dict(state.swapped), dict(state.back)))
+        kept = _packed(state.kept) if (state.kept != FREE).any() else None
+        self._frames.append(_Keyframe(which, *packed, dict(state.swapped), dict(state.back), kept))
         if changed is None:
             self._last = {name: np.empty_like(values) for name, values in now.items()}
         for name, values in now.items():
@@ -148,6 +151,8 @@ class KvHistory:
                 begin += values.nbytes
         state.at = number * self._every - 1
         state.swapped, state.back = dict(self._frames[number].swapped), dict(self._frames[number].back)
+        if (kept := self._frames[number].kept) is not None:
+            state.kept[:] = _unpacked(kept, np.int32)
         samples = _unpacked(self._frames[number].samples, np.int64).reshape(4, -1)
         entries = _unpacked(self._frames[number].entries, np.int32).reshape(2, -1)
         _open_tables(state, samples, entries)

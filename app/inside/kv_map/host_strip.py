@@ -1,18 +1,63 @@
-"""The blocks of preempted requests that lie in host memory, a square each, below the pool's."""
+"""What lies in host memory, a square each, below the pool: blocks of preempted requests, and forgotten prefixes."""
+
+from itertools import groupby
+from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.kv_map.state import KvState
+from app.inside.kv_map.contiguous import hatch
+from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.tables import SAMPLES
 from app.language import digits, tr, trn
+from app.plot.inked import mixed
 from app.ui.look import theme
 from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
-SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one sample, and between samples
+SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one run, and between runs
 TITLE, NONE = tr("on the host"), tr("on the host: none")
+
+
+class Run(NamedTuple):
+    """Blocks of one sample that waits, or that keep what one request's prompt begins with (CACHED: nobody knows
+    whose)."""
+
+    request: int
+    blocks: int
+    prefix: bool
+
+    def words(self) -> str:
+        """ "#4: 5 blocks", "prefix of #4: 5 blocks"."""
+        if not self.prefix:
+            return trn("#{request}: {count:,} block", "#{request}: {count:,} blocks", self.blocks, request=self.request)
+        if self.request == CACHED:
+            return trn("prefixes: {count:,} block", "prefixes: {count:,} blocks", self.blocks)
+        return trn(
+            "prefix of #{request}: {count:,} block",
+            "prefix of #{request}: {count:,} blocks",
+            self.blocks,
+            request=self.request,
+        )
+
+    def tip(self) -> str:
+        if self.prefix:
+            kept = tr("the pool has forgotten it, and here it stays until it is asked for again, or makes room itself")
+            return f"{self.words()}: {kept}"
+        return trn(
+            "request {request:,}: {count:,} block in host memory until it goes on",
+            "request {request:,}: {count:,} blocks in host memory until it goes on",
+            self.blocks,
+            request=self.request,
+        )
+
+
+def runs(state: KvState) -> list[Run]:
+    """Of samples that wait in the order of their requests, then of prefixes by who computed them."""
+    waiting = [Run(key // SAMPLES, blocks, prefix=False) for key, blocks in sorted(state.swapped.items())]
+    kept = sorted(state.kept[state.kept != FREE].tolist())
+    return waiting + [Run(writer, len(list(same)), prefix=True) for writer, same in groupby(kept)]
 
 
 class HostStrip(Painted):
@@ -23,23 +68,19 @@ class HostStrip(Painted):
     def __init__(self) -> None:
         super().__init__("kv_host")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._samples: list[tuple[int, int]] = []  # request, and how many blocks one sample of it has
+        self._runs: list[Run] = []
         self._places: list[tuple[float, float, int]] = []  # from and to which x which of them is drawn
 
     def show_state(self, state: KvState) -> None:
-        samples = [(key // SAMPLES, blocks) for key, blocks in sorted(state.swapped.items())]
-        if samples != self._samples:
-            self._samples = samples
+        told = runs(state)
+        if told != self._runs:
+            self._runs = told
             self.setAccessibleName(tr("Blocks in host memory: {blocks}", blocks=self.words()))
             self.update()
 
     def words(self) -> str:
-        """ "#4: 5 blocks, #5: 4 blocks", or that there are none."""
-        told = (
-            trn("#{request}: {count:,} block", "#{request}: {count:,} blocks", blocks, request=request)
-            for request, blocks in self._samples
-        )
-        return ", ".join(told) or tr("none")
+        """ "#4: 5 blocks, prefix of #5: 4 blocks", or that there are none."""
+        return ", ".join(run.words() for run in self._runs) or tr("none")
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(200), round(self.face.height) + theme.px(2))
@@ -50,31 +91,34 @@ class HostStrip(Painted):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         face, t, middle = self.face, theme.current(), self.height() / 2
         side, step = theme.px(SIDE), theme.px(SIDE + GAP)
-        face.say(painter, 0, middle + face.cap / 2, TITLE if self._samples else NONE, t.secondary)
+        face.say(painter, 0, middle + face.cap / 2, TITLE if self._runs else NONE, t.secondary)
         x, room = face.width(TITLE) + theme.px(8), self.width() - face.width("+ 9,999") - theme.px(4)
-        left, self._places = sum(blocks for _, blocks in self._samples), []
-        for i, (request, blocks) in enumerate(self._samples):
-            shown = min(blocks, max(0, int((room - x) / step)))
+        left, self._places = sum(run.blocks for run in self._runs), []
+        for i, run in enumerate(self._runs):
+            shown = min(run.blocks, max(0, int((room - x) / step)))
             for n in range(shown):
-                painter.fillRect(
-                    QRectF(x + n * step, round(middle - side / 2), side, side), theme.request_color(request)
-                )
+                self._square(painter, run, QRectF(x + n * step, round(middle - side / 2), side, side))
             self._places.append((x, x + shown * step, i))
             x, left = x + shown * step + theme.px(AFTER - GAP), left - shown
-            if shown < blocks:
+            if shown < run.blocks:
                 break
         if left:
             face.say(painter, x, middle + face.cap / 2, digits(f"+ {left:,}"), t.secondary)
 
+    @staticmethod
+    def _square(painter: QPainter, run: Run, box: QRectF) -> None:
+        """A prefix is nobody's: hatched, as what is cached in the pool is, in the colour of who computed it."""
+        t = theme.current()
+        color = t.secondary if run.request == CACHED else theme.request_color(run.request)
+        if run.prefix:
+            painter.fillRect(box, theme.over(t.hairline, t.panel))
+            hatch(painter, box, mixed(color, 0.8), step=4)
+        else:
+            painter.fillRect(box, color)
+
     def tip(self, at: QPointF) -> str:
-        """Whose the square is, else all of them."""
+        """What the square is of, else all of them."""
         for begin, end, i in self._places:
             if begin <= at.x() < end:
-                request, blocks = self._samples[i]
-                return trn(
-                    "request {request:,}: {count:,} block in host memory until it goes on",
-                    "request {request:,}: {count:,} blocks in host memory until it goes on",
-                    blocks,
-                    request=request,
-                )
-        return tr("Blocks of preempted requests in host memory: {blocks}", blocks=self.words())
+                return self._runs[i].tip()
+        return tr("Blocks of preempted requests and of prefixes in host memory: {blocks}", blocks=self.words())

@@ -29,7 +29,8 @@ BLOCKS_TIP = tr(
     "A block holds so many tokens' K and V. Its colour is its owner's, and its solid part is what is filled.\n"
     "A cut corner: several owners share it. Hatched: nobody's, kept for its prefix until room is needed.\n"
     "For a moment: a ring for a prefix hit or a shared prompt, a diamond for copy-on-write, a cross for a cached block "
-    "that was taken.\nSelected: its blocks' numbers are their places in the block table."
+    "that was taken, an arrow for a prefix that came back from host memory.\n"
+    "Selected: its blocks' numbers are their places in the block table."
 )
 STRIPS_TIP = tr(
     "A strip is reserved whole, for the longest that may come.\nUsed: K and V are there. Reserved: still reachable "

@@ -19,12 +19,14 @@ FIELDS = ("owner", "branch", "references", "filled", "place", "since", "writer",
 
 class Mark(IntEnum):
     """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample or beam of
-    the same prompt. COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
+    the same prompt. COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room. FOUND: its
+    prefix came back from host memory."""
 
     NONE = 0
     SHARED = 1
     COPIED = 2
     EVICTED = 3
+    FOUND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class KvState:
     which that one took: they are owned, and empty until its rows come.
 
     `hosts`: blocks of host memory; `swapped`: how many of them each sample has; `back`: blocks that came back, of
-    samples that had no row since.
+    samples that had no row since. `kept` [hosts]: whose prefix lies there, the request that computed it, CACHED where
+    nobody told, FREE where there is none.
     """
 
     def __init__(self, header: Header, requests: Requests) -> None:
@@ -79,12 +82,15 @@ class KvState:
         self.event = np.zeros(self.blocks, np.uint8)
         self.hosts, self.swapped = header.host_blocks, dict[int, int]()
         self.back: dict[int, Array] = {}
+        self.kept = np.full(self.hosts, FREE, np.int32)
 
     def feed(self, record: Record) -> None:
         """The next record of the trace; those of other kinds change nothing."""
         if isinstance(record, Step):
             self.at += 1
             keys = keys_of(record.request, record.branch)
+            if len(record.swap_event):  # what was offloaded is told beside who has its block now
+                self._keep(record)
             if len(record.block):
                 self._change(record, keys)
             if len(record.swap_event):
@@ -201,11 +207,24 @@ class KvState:
         else:
             self.owner[blocks], self.filled[blocks], self.place[blocks], self.writer[blocks] = FREE, 0, -1, -1
 
+    def _keep(self, step: Step) -> None:
+        """Which prefixes lie in host memory from now on."""
+        for event, host, block in zip(step.swap_event.tolist(), step.swap_host.tolist(), step.swap_block.tolist()):
+            if event == SwapEvent.OFFLOADED:
+                self.kept[host] = self.writer[block] if block >= 0 and self.writer[block] >= 0 else CACHED
+            elif event == SwapEvent.FORGOTTEN:
+                self.kept[host] = FREE
+
     def _swap(self, step: Step) -> None:
         """What comes back is seen with the sample's next row, which says how much of the last block is filled."""
         keys = keys_of(step.swap_request, step.swap_branch)
+        found = step.swap_block[step.swap_event == SwapEvent.FOUND]
+        self.filled[found] = self.size
+        self.event[found], self.event_at[found] = Mark.FOUND, self.at
+        of = step.swap_event < SwapEvent.OFFLOADED
+        keys = keys[of]
         for key in np.unique(keys).tolist():
-            event, block = step.swap_event[keys == key], step.swap_block[keys == key]
+            event, block = step.swap_event[of][keys == key], step.swap_block[of][keys == key]
             out, back = int((event == SwapEvent.OUT).sum()), event == SwapEvent.IN
             left = self.swapped.pop(key, 0) + out - (len(event) - out)
             if left > 0:

@@ -24,7 +24,12 @@ COLUMNS = (
     *(tr("block"), tr("state"), tr("owners"), tr("place"), tr("tokens"), tr("filled"), tr("references")),
     tr("since s"),
 )
-MARK_WORDS = {Mark.SHARED: tr("shared"), Mark.COPIED: tr("copied on write"), Mark.EVICTED: tr("taken from the cached")}
+MARK_WORDS = {
+    Mark.SHARED: tr("shared"),
+    Mark.COPIED: tr("copied on write"),
+    Mark.EVICTED: tr("taken from the cached"),
+    Mark.FOUND: tr("back from the host"),
+}
 
 Seconds = Callable[[int], float]  # when the step of a place ended, as panels show times
 
@@ -51,7 +56,7 @@ def summary_words(state: KvState) -> str:
     owned = int((state.references > 0).sum())
     words = [tr("{n:,} of {all:,} blocks", n=owned, all=state.blocks), share_words(owned, state.blocks)]
     shared, cached = int((state.references > 1).sum()), int((state.owner == CACHED).sum())
-    hosted = sum(state.swapped.values())
+    hosted = sum(state.swapped.values()) + int((state.kept != FREE).sum())
     words += [tr("{count:,} shared", count=shared)] if shared else []
     words += [tr("{count:,} cached", count=cached)] if cached else []
     words += [tr("{count:,} on the host", count=hosted)] if hosted else []

@@ -80,6 +80,10 @@ def step_facts(story: StepStory) -> Facts:
     for way, owners in ((tr("swapped out"), story.swapped_out), (tr("swapped in"), story.swapped_in)):
         for (request, branch), blocks in owners.items():
             facts.append(_fact(HOST_MEMORY, way, request=request, sample=branch + 1, blocks=blocks))
+    for (request, branch), blocks in story.found_below.items():
+        facts.append(_fact(HOST_MEMORY, tr("prefix back"), request=request, sample=branch + 1, blocks=blocks))
+    if story.offloaded:
+        facts.append(_fact(HOST_MEMORY, tr("prefixes offloaded"), blocks=story.offloaded))
     if story.step.swapping:
         facts.append(_fact(TIME, tr("prepare: swapping"), seconds=story.step.swapping))
     for a in story.accounts:

@@ -175,6 +175,6 @@ def preempted_samples(step: Step) -> list[Owner]:
 
 
 def swapped_blocks(step: Step, event: SwapEvent) -> Counter[Owner]:
-    """How many blocks of each sample went to host memory, or came back, in a step's record."""
+    """How many blocks of each sample went to host memory, or came back, in a step's record; of (-1, -1) nobody's."""
     these = step.swap_event == event
     return Counter(zip(step.swap_request[these].tolist(), step.swap_branch[these].tolist()))

@@ -18,6 +18,7 @@ OWNERS = 8  # requests whose blocks are told before the rest is only counted
 PREEMPTED = 6
 PREEMPTION = tr("it had joined last, and blocks or places ran out. It waits, and is computed again.")
 PREEMPTION_TIP = tr("preemption by recompute: its blocks went to others; its tokens are kept")
+OFFLOAD_TIP = tr("offloading: what the prefix cache forgets is copied to host memory first, and back when asked for")
 SWAP_TIP = tr("preemption by swap: its blocks were copied out before others got them, and come back before it goes on")
 BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
 
@@ -132,6 +133,21 @@ class StepSheet(Painted):
                 blocks,
             )
             found.append(Paragraph((told, (back, Tone.QUIET)), request, SWAP_TIP))
+        for (request, branch), blocks in list(story.found_below.items())[:PREEMPTED]:
+            told = (tr("{request} begins alike:", request=story.name(request, branch)), Tone.STRONG)
+            back = trn(
+                "{count:,} block that the pool had forgotten came back from host memory.",
+                "{count:,} blocks that the pool had forgotten came back from host memory.",
+                blocks,
+            )
+            found.append(Paragraph((told, (back, Tone.QUIET)), request, OFFLOAD_TIP))
+        if story.offloaded:
+            kept = trn(
+                "{count:,} cached block made room, and is kept in host memory.",
+                "{count:,} cached blocks made room, and are kept in host memory.",
+                story.offloaded,
+            )
+            found.append(Paragraph(((kept, Tone.QUIET),), -1, OFFLOAD_TIP))
         return found
 
     def _blocks(self, story: StepStory) -> list[Paragraph]:

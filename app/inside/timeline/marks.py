@@ -28,23 +28,21 @@ class Mark(IntEnum):
     FINISHED = 0
     FIRST_TOKEN = 1
     PREFIX_HIT = 2
-    SWAPPED_IN = 3
-    SUBMITTED = 4
-    PREEMPTED = 5
-    SWAPPED_OUT = 6
-    BUDGET_SET = 7
-    CANCELLED = 8
-    ERROR = 9
+    FROM_HOST = 3
+    SWAPPED_IN = 4
+    SUBMITTED = 5
+    PREEMPTED = 6
+    SWAPPED_OUT = 7
+    BUDGET_SET = 8
+    CANCELLED = 9
+    ERROR = 10
 
 
-LIFE = (
-    *(Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.SWAPPED_OUT, Mark.SWAPPED_IN),
-    *(Mark.BUDGET_SET, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED),
-)
 MARK_WORDS = {
     Mark.SUBMITTED: tr("submitted"),
     Mark.FIRST_TOKEN: tr("first token"),
     Mark.PREFIX_HIT: tr("prefix hit"),
+    Mark.FROM_HOST: tr("prefix from the host"),
     Mark.PREEMPTED: tr("preempted"),
     Mark.SWAPPED_OUT: tr("swapped out"),
     Mark.SWAPPED_IN: tr("swapped in"),
@@ -57,9 +55,10 @@ _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.E
 
 
 class Marks(Columns):
-    """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved,
-    how many blocks were swapped in, and of a budget, whose request is -1, its place in `TimelineMarks.budgets`;
-    `latest` is the latest time so far, since marks are told a little out of order."""
+    """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved
+    (FROM_HOST: where any of them came back from there), how many blocks were swapped in, and of a budget, whose request
+    is -1, its place in `TimelineMarks.budgets`; `latest` is the latest time so far, since marks are told a little out of
+    order."""
 
     kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
     request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)
@@ -154,8 +153,11 @@ class TimelineMarks:
                 blocks = self._returning.pop(int(key[i]))
                 self._mark(Mark.SWAPPED_IN, begin, int(slot[i]), int(key[i]) >> BRANCH_BITS, blocks)
         if len(step.reused):
+            below = set(step.found_below.tolist())
             for row in np.flatnonzero(step.reused > 0).tolist():
-                self._mark(Mark.PREFIX_HIT, begin, int(step.slot[row]), int(step.request[row]), int(step.reused[row]))
+                request = int(step.request[row])
+                kind = Mark.FROM_HOST if request in below else Mark.PREFIX_HIT
+                self._mark(kind, begin, int(step.slot[row]), request, int(step.reused[row]))
         if len(step.token_row):
             told = np.unique(step.token_row)
             told = told[step.slot[told] >= 0]

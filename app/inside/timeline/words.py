@@ -196,6 +196,12 @@ def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
         what = trn(
             "prefix hit, {count:,} token needed no computing", "prefix hit, {count:,} tokens needed no computing", count
         )
+    elif kind is Mark.FROM_HOST:
+        what = trn(
+            "prefix hit, {count:,} token back from host memory needed no computing",
+            "prefix hit, {count:,} tokens back from host memory needed no computing",
+            count,
+        )
     elif kind is Mark.SWAPPED_OUT:
         what = tr("preempted, its blocks swapped out")
     elif kind is Mark.SWAPPED_IN:

@@ -11,7 +11,8 @@ from app.ui.labels import Heading, Note
 from app.ui.layout.boxes import column
 from engine import EngineConfig, InvalidInput
 
-KEPT = ("depth", "mixed_graphs", "seed", "preemption", "swap_memory")  # of what the form does not show, or not all
+# Of what the form does not show, or not all, and what these go with.
+KEPT = "depth mixed_graphs seed preemption swap_memory prefix_caching offload_prefixes".split()
 PREPARES = tr("The engine gets ready for this …")
 SLOW_MS = 400  # a change that takes longer is said to be under way: a new pool, new captures
 

@@ -25,6 +25,7 @@ SHORT_ADMISSIONS = (
     *((tr("longest prefix first"), "lpm"), (tr("by priority"), "priority")),
 )
 MIXED = ((tr("share steps"), True), (tr("run one at a time"), False))
+FORGOTTEN = ((tr("are forgotten"), False), (tr("go to host memory"), True))
 DELIVERY = ((tr("as it comes"), "stream"), (tr("when the batch is done"), "batch"))
 PRECISIONS = ((tr("the model's"), "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
@@ -36,6 +37,10 @@ JOIN = tr("At every step, or only at every second, third …")
 BUDGET = tr("How many tokens one step may compute, prompts and new tokens together")
 TEXT = tr("Token by token, or held back until the whole batch is done")
 PREFIX = tr("Prompts that begin alike share their blocks")
+OFFLOADING = tr(
+    "Where KV blocks run out, cached prefixes make room: they are computed again later, or kept in host memory and "
+    "copied back when a prompt begins with them"
+)
 SPECULATION = tr("Several drafted tokens are verified in one step; what is said stays the same")
 SPECULATE = ((tr("off"), None), (tr("n-grams of the text"), "ngram"), (tr("draft model"), "draft"))
 SPECULATED = tr("How many tokens are drafted for each row; automatic: as many as are likely enough to be kept")
@@ -78,6 +83,7 @@ def mode_fields(name: str) -> list[Field]:
     join.setSuffix(after)
     budget = Number(f"{name}_budget", 1, 1_048_576, 2048, TOKENS, 256)
     delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", tr("Prefix caching"))
+    offloading = DropDown(f"{name}_offload_prefixes", FORGOTTEN)
     graphs = Switch(f"{name}_graphs", tr("Decode graphs"))
     speculation = DropDown(f"{name}_speculation", SPECULATE)
     speculated = Number(f"{name}_speculated", 0, MOST_SPECULATED, 0, TOKENS, least=tr("automatic"))
@@ -103,6 +109,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("token_budget", tr("Budget"), budget, BUDGET, modes=SHARED_BUDGET_MODES, idle=0),
         Field("delivery", tr("Text comes"), delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", tr("Prefix caching"), prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("offload_prefixes", tr("Old prefixes"), offloading, OFFLOADING, modes=COLOCATED_MODES, idle=False),
         Field("admission", tr("Admission"), admission, ADMISSION),
         Field("mixed_adapters", tr("Adapters"), mixed, ADAPTERS, modes=PAGED_MODES, idle=True),
         Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=COLOCATED_MODES, idle="recompute"),
@@ -136,7 +143,7 @@ class ConfigForm(QWidget):
         first, *others = self._form.rows.values()
         self.setLayout(column(first, self.sentence, *others, spacing=8))
         self._form.edited.connect(self._on_edited)
-        self._shown: tuple[str, str | None] = "", None  # the mode and speculation whose rows are
+        self._shown: list[object] = []  # by what the rows are those that they are
         self._admission = ""  # as it was before it is edited
         self._adapted = False
         self.set_config(EngineConfig())
@@ -149,9 +156,9 @@ class ConfigForm(QWidget):
         chosen = self._form.values(self["mode"].get())
         chosen["token_budget"] = chosen["token_budget"] or max(self["token_budget"].get(), chosen["max_running"])
         chosen["draft"] = chosen["draft"] if chosen["speculation"] == "draft" else None
-        if chosen["preemption"] == "recompute":
-            chosen["swap_memory"] = None
-        return replace(rest, **chosen)
+        chosen["offload_prefixes"] &= chosen["prefix_caching"]
+        config = replace(rest, swap_memory=None, **chosen)
+        return replace(config, swap_memory=rest.swap_memory) if config.uses_host else config
 
     def set_config(self, config: EngineConfig) -> None:
         """Shows these settings. What the config's mode has no use for keeps its value."""
@@ -170,17 +177,23 @@ class ConfigForm(QWidget):
         hidden = undrafted(drafts)
         if not self._adapted and self["mixed_adapters"].get():
             hidden = hidden | {"mixed_adapters"}
+        if not self["prefix_caching"].get():
+            hidden = hidden | {"offload_prefixes"}
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and name not in hidden)
-        self._shown = mode, drafts
+        self._shown = self._deciding()
         admission = self["admission"].control
         assert isinstance(admission, DropDown)
         admission.offer("lpm", mode in PAGED_MODES)
         self._form.rows["max_running"].label.setText(tr("Batch size") if mode in GATHERED else tr("Running"))
         self.sentence.say(f"{sentence(mode_words(mode))}.")
 
+    def _deciding(self) -> list[object]:
+        """By which it is decided what is shown."""
+        return [self[name].get() for name in ("mode", "speculation", "prefix_caching")]
+
     def _on_edited(self) -> None:
-        if (self["mode"].get(), self["speculation"].get()) != self._shown:
+        if self._deciding() != self._shown:
             self._show_rows()
         if self._agrees():
             self.edited.emit()

@@ -181,7 +181,7 @@ class Assembly:
             mixed_graphs=runner.mixed_graphs,
             mixed_off=runner.mixed_off,
             draft=parts.draft,
-            host_blocks=ledger.swapping.total,
+            host_blocks=ledger.host.total,
             swap_rate=parts.prepared.host.rate,
             kernels=runner.kernels,
             **self._ranks(parts.config, ledger.pool.total, parts.draft, parts.prepared.worker),

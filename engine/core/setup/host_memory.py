@@ -1,4 +1,4 @@
-"""Host memory for preempted requests: how many blocks of it, and how long copies to it and back take."""
+"""Host memory for preempted requests and offloaded prefixes: how many blocks, and how long copies take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.core.setup.kv_budget import rank_token_bytes
 from engine.runner.host_blocks import HostBlocks
 from engine.runner.runner import Runner, on_gpu_path
 from engine.scheduler.block_pool import blocks_for
-from engine.scheduler.swap_cost import SwapCost
+from engine.scheduler.host_memory.swap_cost import SwapCost
 from engine.trace.records import ModelCard, Roof
 from engine.trace.work import Weights
 
@@ -21,11 +21,12 @@ SHARE = 4  # without a size that was asked for, at most one part in so many of w
 PINNED = 4 << 30  # bytes, and at most so many where it is pinned, which takes a second for some GiB
 MEASURED = 16  # blocks of the larger of two copies
 ROUNDS = 5  # of which the fastest counts
+POOLS = 4  # for offloaded prefixes as much as so many pools
 
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """`blocks` of it, none where nothing is swapped; `cost` decides between swap and recompute, None where all is
+    """`blocks` of it, none where nothing is copied there; `cost` decides between swap and recompute, None where all is
     swapped; `rate` in bytes a second."""
 
     blocks: int = 0
@@ -36,7 +37,7 @@ class HostMemory:
 def prepare_host_memory(runner: Runner, config: EngineConfig, blocks: int, roof: Roof | None) -> HostMemory:
     """Gives a runner with a pool of so many blocks the host memory that its config asks for, and measures it. Raises
     InvalidInput where there is not so much."""
-    if not config.swaps:
+    if not config.uses_host:
         return HostMemory()
     size = sum(cache[0].numel() * cache.itemsize for cache in runner.block_caches)
     free, wanted, own = machine.memory()[1], config.swap_memory, size
@@ -50,7 +51,8 @@ def prepare_host_memory(runner: Runner, config: EngineConfig, blocks: int, roof:
         )
     count = wanted // size if wanted is not None else _most(runner, config, blocks, size, free)
     if count < 1:
-        raise InvalidInput(f"preemption={config.preemption!r}: no host memory is free for a block of {size:,} bytes")
+        asked = f"preemption={config.preemption!r}" if config.swaps else "offload_prefixes=True"
+        raise InvalidInput(f"{asked}: no host memory is free for a block of {size:,} bytes")
     runner.keep_host_blocks(count)
     assert runner.host_blocks is not None
     call, block = _seconds(runner.host_blocks, runner.model.device, min(blocks, count, MEASURED))
@@ -59,9 +61,10 @@ def prepare_host_memory(runner: Runner, config: EngineConfig, blocks: int, roof:
 
 
 def _most(runner: Runner, config: EngineConfig, blocks: int, size: int, free: int) -> int:
-    """Blocks for all that can be preempted: nobody is admitted while one that was preempted waits."""
-    context = runner.model.card.context
-    needed = config.slots * blocks_for(context, config.block_size) if context else blocks
+    """Blocks for all that can be preempted: nobody is admitted while one that was preempted waits. And for prefixes."""
+    context, needed = runner.model.card.context, POOLS * blocks if config.offload_prefixes else 0
+    if config.swaps:
+        needed += config.slots * blocks_for(context, config.block_size) if context else blocks
     limit = min(free // SHARE, PINNED) if on_gpu_path(runner.model.device) else free // SHARE
     return min(needed, limit // size)
 

@@ -28,9 +28,9 @@ from engine.runner import make_runner
 from engine.runner.draft_model import DraftModel
 from engine.runner.runner import Runner, on_gpu_path
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.host_memory import HostPool
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import Drafter
-from engine.scheduler.swapping import Swapping
 from engine.trace.records import Roof
 
 Shape = tuple[object, ...]
@@ -54,7 +54,7 @@ class PreparedRunner:
     def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
         """One for it, with an empty pool."""
         pool = BlockPool(self.blocks, config.block_size)
-        return Scheduler(config, pool, drafter, Swapping(pool, self.host.blocks, self.host.cost))
+        return Scheduler(config, pool, drafter, HostPool(self.host.blocks, config.block_size), self.host.cost)
 
     def warm_up(self, token_budget: int) -> None:
         """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""
@@ -79,7 +79,7 @@ def shape_of(config: EngineConfig) -> Shape:
     graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
     drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
     pool = config.block_size, config.slots, config.token_budget, config.kv_memory
-    return mode, *pool, *graphs, *drafts, config.preemption, config.swap_memory
+    return mode, *pool, *graphs, *drafts, config.preemption, config.swap_memory, config.offload_prefixes
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.trace.records import BlockEvent, Step, freeze
+from engine.trace.records import BlockEvent, Step, SwapEvent, freeze
 
 
 class Owner(NamedTuple):
@@ -21,11 +21,17 @@ class Holdings:
     def __init__(self) -> None:
         self._owners: dict[int, list[Owner]] = {}
         self._cached: set[int] = set()
+        self._kept: set[int] = set()  # blocks of host memory
         self._names: dict[int, int] = {}  # block: of its tokens and all before (`chained`)
         self._known: Counter[int] = Counter()
 
     def learn(self, step: Step, chains: Mapping[int, Sequence[int]]) -> None:
         """`chains` of the requests that are open."""
+        for event, host in zip(step.swap_event.tolist(), step.swap_host.tolist()):
+            if event == SwapEvent.OFFLOADED:
+                self._kept.add(host)
+            elif event == SwapEvent.FORGOTTEN:
+                self._kept.discard(host)
         columns = step.block_event, step.block, step.block_request, step.block_branch, step.block_place
         for event, block, *whose in zip(*(column.tolist() for column in columns)):
             owner = Owner(*whose)
@@ -67,7 +73,11 @@ class Holdings:
         columns = np.array(rows, np.int32).reshape(-1, 5).T.copy()
         names = "block_event", "block", "block_request", "block_branch", "block_place"
         found = {name: freeze(column) for name, column in zip(names, columns)}
-        return found | {"block_event": freeze(columns[0].astype(np.uint8))}
+        nobody = freeze(np.full(len(self._kept), -1, np.int32))
+        found |= dict.fromkeys(("swap_block", "swap_request", "swap_branch", "swap_place"), nobody)
+        found["swap_host"] = freeze(np.array(sorted(self._kept), np.int32))
+        events = {"block_event": columns[0], "swap_event": np.full(len(self._kept), SwapEvent.FORGOTTEN)}
+        return found | {name: freeze(values.astype(np.uint8)) for name, values in events.items()}
 
     def _forget(self, block: int) -> None:
         if (name := self._names.pop(block, None)) is not None:

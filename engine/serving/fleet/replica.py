@@ -92,7 +92,7 @@ class Replica:
         changed["step"] = self._next_step() if number is None else number
         changed["started"], changed["ended"] = step.started + self.offset, step.ended + self.offset
         told = replace(step, **changed)
-        if len(told.block):
+        if len(told.block) or len(told.swap_event):
             self.holdings.learn(told, chains)
         return told
 

@@ -46,9 +46,12 @@ class _Told(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         seen = self._seen
+        external = seen.looked_up - seen.reused + seen.from_host if seen.header.config.offload_prefixes else 0
         for name, told, value in (
             ("prefix_cache_queries", "Tokens of prompts that were looked up in the prefix cache.", seen.looked_up),
-            ("prefix_cache_hits", "Those of them that were there.", seen.reused),
+            ("prefix_cache_hits", "Those of them that were there.", seen.reused - seen.from_host),
+            ("external_prefix_cache_queries", "Those looked up in host memory.", external),
+            ("external_prefix_cache_hits", "Those of them that were there.", seen.from_host),
             ("num_preemptions", "Samples that made way for others.", seen.preemptions),
             ("prompt_tokens", "Tokens of prompts that were answered.", seen.prompt_tokens),
             ("prompt_tokens_cached", "Tokens of prompts that needed no computing.", seen.reused),

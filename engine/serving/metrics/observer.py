@@ -47,6 +47,7 @@ class Observer:
         self.samples = 0  # that are not over
         self.running, self.free, self.capacity = 0, header.blocks, True
         self.prompt_tokens = self.generated = self.preemptions = self.looked_up = self.reused = 0
+        self.from_host = 0  # of those reused
         self.ends: Counter[str] = Counter()
         self.step_tokens = Buckets(buckets.STEP_TOKENS)
         self.ttft, self.itl, self.tpot = Buckets(buckets.TTFT), Buckets(buckets.TOKEN), Buckets(buckets.TOKEN)
@@ -80,6 +81,7 @@ class Observer:
     def _step(self, step: Step) -> None:
         self.running, self.free = step.running, step.free_blocks + step.cached_blocks
         self.preemptions += len(step.preempted)
+        self.from_host += len(step.found_below) * self.header.config.block_size
         if step.refused_reason:
             self.capacity = step.refused_reason[0] in CAPACITY
         if not step.rows:

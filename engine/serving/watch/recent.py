@@ -47,6 +47,7 @@ class Recent:
         self._tables: dict[Owner, dict[int, int]] = {}  # of each owner: blocks, in order, and their places
         self._cached: dict[int, int] = {}  # blocks without an owner that are kept, and their places
         self._hosts: dict[Owner, dict[int, int]] = {}
+        self._kept: set[int] = set()  # host blocks that keep a prefix
 
     def begin(self, header: Header, position: int) -> None:
         """In place of feeding what is no longer there: nothing is open at this position."""
@@ -100,6 +101,9 @@ class Recent:
     def _swap(self, step: Step) -> None:
         columns = step.swap_event, step.swap_host, step.swap_request, step.swap_branch, step.swap_place
         for event, host, request, branch, place in zip(*(column.tolist() for column in columns)):
+            if event >= SwapEvent.OFFLOADED:
+                (self._kept.discard if event == SwapEvent.FORGOTTEN else self._kept.add)(host)
+                continue
             held = self._hosts.setdefault((request, branch), {})
             if event == SwapEvent.OUT:
                 held[host] = place
@@ -197,7 +201,10 @@ class Recent:
         """A step in which those went that are not there now, with what they left on the host; and those with tokens
         whose prompt is computed, again, have a row that computes nothing."""
         gone = [owner for owner, sample in self._samples() if sample.state in GONE]
-        hosts = [(host, *owner, place) for owner, held in self._hosts.items() for host, place in held.items()]
+        hosts = [
+            (SwapEvent.OUT, host, *owner, place) for owner, held in self._hosts.items() for host, place in held.items()
+        ]
+        hosts += [(SwapEvent.OFFLOADED, host, -1, -1, -1) for host in sorted(self._kept)]
         again = [
             (owner, sample) for owner, sample in self._samples() if sample.state is State.PREFILL and sample.tokens
         ]
@@ -216,12 +223,12 @@ class Recent:
             reused=none,
             preempted=_ints([request for request, _ in gone]),
             preempted_branch=_ints([branch for _, branch in gone]),
-            swap_event=np.full(len(hosts), SwapEvent.OUT, np.uint8),
-            swap_host=_ints([host[0] for host in hosts]),
+            swap_event=np.array([host[0] for host in hosts], np.uint8),
+            swap_host=_ints([host[1] for host in hosts]),
             swap_block=_ints([-1] * len(hosts)),
-            swap_request=_ints([host[1] for host in hosts]),
-            swap_branch=_ints([host[2] for host in hosts]),
-            swap_place=_ints([host[3] for host in hosts]),
+            swap_request=_ints([host[2] for host in hosts]),
+            swap_branch=_ints([host[3] for host in hosts]),
+            swap_place=_ints([host[4] for host in hosts]),
         )
 
     def _step(self, text: str = "", **columns: Array) -> Step:

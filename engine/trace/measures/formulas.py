@@ -90,6 +90,8 @@ useful_share | useful tokens | % | higher | tokens the model was given that were
 wasted_tokens | wasted tokens |  | lower | computed and thrown away: held rows, rows past a stop, recomputation
 reused_tokens | reused tokens |  | higher | tokens whose K and V were there already: of a prefix that was kept, or \
     of another sample's prompt
+offloaded_tokens | tokens from the host |  | higher | reused tokens whose K and V the pool had forgotten, and host \
+    memory kept
 acceptance_rate | acceptance rate | % | higher | drafted tokens that were kept / drafted tokens
 accepted_length | accepted length | tokens | higher | 1 + kept drafted tokens / rows that verified any: \
     what such a row brings, its own token included

@@ -19,7 +19,7 @@ from engine.trace.measures.slo import Slo
 from engine.trace.measures.spread import Spread
 from engine.trace.measures.thinking import thinking
 from engine.trace.presence import Presence
-from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
+from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
 from engine.trace.requests import RequestView
 from engine.trace.trace import Trace
 
@@ -110,6 +110,7 @@ class Metrics:
     padding_share: float = 0.0
     useful_share: float = 0.0
     reused_tokens: int = 0
+    offloaded_tokens: int = 0
     swapped_blocks: int = 0
     swap_time: float = 0.0
     kv: KvShares | None = None
@@ -248,7 +249,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
         padding_share=padded / computed if computed else 0.0,
         useful_share=1 - (padded + thrown_away) / computed if computed else 0.0,
         reused_tokens=int(log.column("reused").sum()),
-        swapped_blocks=sum(int((s.swap_event != SwapEvent.DROPPED).sum()) for s in log.all_steps),
+        offloaded_tokens=sum(len(s.found_below) for s in log.all_steps) * (header.config.block_size if header else 0),
+        swapped_blocks=sum(s.moved_blocks for s in log.all_steps),
         swap_time=sum(s.swapping for s in log.all_steps),
         kv=_kv_shares(log.all_steps, np.array(log.present)),
         drafts=drafts,

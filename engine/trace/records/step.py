@@ -55,11 +55,17 @@ class Fate(IntEnum):
 
 class SwapEvent(IntEnum):
     """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
-    as the branch was admitted. DROPPED: it was given back without."""
+    as the branch was admitted. DROPPED: it was given back without.
+
+    Of prefixes that are offloaded: OFFLOADED, it got what a cached block held that makes room. FOUND: that went back to
+    the pool, for a branch that begins with it, and stays here too. FORGOTTEN: it makes room itself."""
 
     OUT = 0
     IN = 1
     DROPPED = 2
+    OFFLOADED = 3
+    FOUND = 4
+    FORGOTTEN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Step:
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
     samples. Likewise in order of what happened to blocks of host memory: `swap_event` (`SwapEvent`), `swap_host`,
     `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
-    `swap_place`. A preempted sample none of whose blocks went out computes them again.
+    `swap_place` (-1 where it is no branch's). A preempted sample none of whose blocks went out computes them again.
 
     Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
     and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
@@ -239,6 +245,17 @@ class Step:
     def stays(self) -> Array:
         """Of how many of each row's tokens K and V count from then on: all but the drafted ones that were rejected."""
         return self.count - (self.drafted - self.accepted) if len(self.drafted) else self.count
+
+    @property
+    def moved_blocks(self) -> int:
+        """How many blocks were copied to host memory, and back."""
+        event = self.swap_event
+        return len(event) - int(((event == SwapEvent.DROPPED) | (event == SwapEvent.FORGOTTEN)).sum())
+
+    @property
+    def found_below(self) -> Array:
+        """The requests of which blocks came back from offloaded prefixes, once for each such block."""
+        return np.asarray(self.swap_request[self.swap_event == SwapEvent.FOUND])
 
     @property
     def swapped_out(self) -> set[tuple[int, int]]:

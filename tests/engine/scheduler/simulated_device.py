@@ -20,12 +20,11 @@ from engine.decoding.output import Output
 from engine.runner.launched_step import LaunchedStep
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.host_memory import HostPool, SwapCost
 from engine.scheduler.plan import Committed, Row, StepPlan
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
-from engine.scheduler.swap_cost import SwapCost
-from engine.scheduler.swapping import Swapping
 from engine.trace.records import FinishReason, Kind, Step
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
@@ -128,8 +127,8 @@ class Simulation:
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
         self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
-        self.swapping = Swapping(self.pool, self.hosts, self.cost)
-        self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.swapping)
+        self.host = HostPool(self.hosts, self.config.block_size)
+        self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.host, self.cost)
         self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
@@ -376,6 +375,7 @@ class Simulation:
         }
         assert told == {owner: (swapped.place, swapped.blocks) for owner, swapped in held.items()}
         assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
+        assert self.told.kept == {h for h in range(self.hosts) if self.host.answers(h)}
 
     def _waiting(self) -> list[Branch]:
         return [b for r in self.scheduler.requests.values() for b in r.branches if b.slot < 0 and not b.finished]
@@ -405,7 +405,8 @@ class Simulation:
         waiting = self._waiting()
         assert self.scheduler.ledger.waiting_count == len(waiting)
         swapped = [host for b in waiting if b.swapped is not None for host in b.swapped.blocks]
-        assert len(swapped) == len(set(swapped)) == self.hosts - self.swapping.free
+        assert len(swapped) == len(set(swapped))
+        assert sum(map(self.host.references, range(self.hosts))) == len(swapped) + len(self.host._until_sealed)
         assert not any(b.swapped for b in running)
         kv = self.scheduler.kv_use(())
         assert min(kv.used, kv.reserved, kv.internal) >= 0
@@ -413,6 +414,11 @@ class Simulation:
         for (_, tokens), (block, _) in pool._published.items():
             held_there = self._cache[block * config.block_size : (block + 1) * config.block_size]
             assert block in coming or tuple(held_there) == tokens, "what can be found has been written"
+        to_come = {host for _, host in self.host._out}
+        for key, (host, serial) in self.host._published.items():
+            held_there = self._host[host * config.block_size : (host + 1) * config.block_size]
+            assert host in to_come or tuple(held_there) == key[1], "what is kept has been copied"
+            assert pool._published.get(key, (0, serial))[1] == serial, "both tiers know a prefix by one number"
         if self.plans:
             self._check_plan(self.plans[-1])
 
@@ -441,7 +447,7 @@ class Simulation:
 
     def check_idle(self) -> None:
         assert self.pool.available == self.pool.total
-        assert self.swapping.free == self.hosts
+        assert self.host.available == self.hosts
         assert not any(self.pool.references(b) for b in range(self.pool.total))
         assert not self.scheduler.ledger.running
         assert self.scheduler.ledger.waiting_count == 0

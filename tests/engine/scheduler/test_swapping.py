@@ -3,7 +3,7 @@
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import COLOCATED_MODES, EngineConfig
+from engine.scheduler.host_memory import SwapCost
 from engine.scheduler.request import Branch, Life, Request
-from engine.scheduler.swap_cost import SwapCost
 from engine.trace.records import FinishReason, Step, SwapEvent
 from tests.engine.scheduler.simulated_device import Simulation, alone
 from tests.engine.scheduler.test_scheduler import expected
@@ -53,6 +53,9 @@ def shapes(draw: st.DrawFn) -> Shape:
         speculation="ngram" if errs_every else None,
         preemption="swap",
     )
+    if config.prefix_caching:
+        how = draw(st.sampled_from([(False, "swap"), (True, "swap"), (True, "recompute")]))
+        config = replace(config, offload_prefixes=how[0], preemption=how[1])
     return Shape(config, draw(st.integers(12, 24)), draw(st.integers(0, 40)), draw(cost), errs_every)
 
 
@@ -127,12 +130,13 @@ def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve
     seen: Counter[SwapEvent] = Counter()
     found = rows = evicted = 0
     for seed in range(20):
-        caching, mode = bool(seed & 1), COLOCATED_MODES[seed // 2 % 2]
+        caching, mode = bool(seed & 3), COLOCATED_MODES[seed // 2 % 2]
         drafts, depth = seed % 3 == 0, int(seed % 3 == 1)
         speculation = "ngram" if drafts else None
         config = EngineConfig(
             mode, 5, 30, 4, prefix_caching=caching, depth=depth, speculation=speculation, preemption="swap"
         )
+        config = replace(config, offload_prefixes=bool(seed & 2))
         simulation = play(Shape(config, 18, 24, None, 3 * drafts), seed, 1_000, faults=seed % 5 == 0)
         check_said(simulation)
         seen += events(simulation)
@@ -170,7 +174,7 @@ def test_a_swapped_request_computes_nothing_again(depth: int) -> None:
     assert sum(int(step.wasted.sum()) for step in steps) <= len(requests), "but for rows past an end"
     counts = events(simulation)
     assert counts[SwapEvent.OUT] == counts[SwapEvent.IN] > 0
-    assert simulation.swapping.free == 40
+    assert simulation.host.free == 40
 
 
 def test_where_host_memory_is_full_the_rest_computes_again() -> None:
@@ -186,11 +190,11 @@ def test_where_host_memory_is_full_the_rest_computes_again() -> None:
 def test_a_cancelled_request_gives_its_host_blocks_back() -> None:
     simulation = crowded(40)
     requests = [simulation.add([n + 1] * 15, 30, ignore_eos=True) for n in range(4)]
-    while simulation.swapping.free == 40:
+    while simulation.host.free == 40:
         simulation.step()
     victim = next(r for r in requests if r.branches[0].swapped is not None)
     simulation.cancel(victim)
-    assert simulation.swapping.free == 40
+    assert simulation.host.free == 40
     simulation.step()
     simulation.check()
     assert events(simulation)[SwapEvent.DROPPED] > 0
@@ -261,7 +265,7 @@ def test_auto_does_what_takes_less_time() -> None:
     assert cost.favours_swap(4, 20, 20)
     for dear, swaps in ((False, True), (True, False)):
         simulation = crowded(40)
-        simulation.swapping._cost = SwapCost(1e9 if dear else 0.0, 0.0, 1.0, 0.0)
+        simulation.scheduler.ledger.swapping._cost = SwapCost(1e9 if dear else 0.0, 0.0, 1.0, 0.0)
         for n in range(4):
             simulation.add([n + 1] * 15, 30, ignore_eos=True)
         simulation.finish()

@@ -10,11 +10,13 @@ Owner = tuple[int, int]  # request and branch
 @dataclass
 class ToldBlocks:
     """Feed it every step. `tables[owner][index]` is a block; `cached` are those without an owner that keep a prefix.
-    `hosts[owner][index]` is a block of host memory, of those that are swapped out."""
+    `hosts[owner][index]` is a block of host memory, of those that are swapped out; `kept` are those that keep a
+    prefix."""
 
     tables: dict[Owner, dict[int, int]] = field(default_factory=dict)
     cached: set[int] = field(default_factory=set)
     hosts: dict[Owner, dict[int, int]] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
 
     def owners(self, block: int) -> list[Owner]:
         return [owner for owner, table in self.tables.items() if block in table.values()]
@@ -49,8 +51,17 @@ class ToldBlocks:
         columns = step.swap_event, step.swap_host, step.swap_block, step.swap_request, step.swap_branch, step.swap_place
         for event, host, block, request, branch, index in zip(*(c.tolist() for c in columns), strict=True):
             owner = request, branch
-            assert (block < 0) == (event == SwapEvent.DROPPED)
-            if event == SwapEvent.OUT:
+            assert (block < 0) == (event in (SwapEvent.DROPPED, SwapEvent.FORGOTTEN))
+            assert (request < 0) == (event in (SwapEvent.OFFLOADED, SwapEvent.FORGOTTEN))
+            if event == SwapEvent.OFFLOADED:
+                assert host not in self.kept
+                self.kept.add(host)
+            elif event == SwapEvent.FOUND:
+                assert host in self.kept
+            elif event == SwapEvent.FORGOTTEN:
+                self.kept.remove(host)
+            elif event == SwapEvent.OUT:
+                assert host not in self.kept
                 assert not any(host in table.values() for table in self.hosts.values())
                 self.hosts.setdefault(owner, {})[index] = host
             else:

@@ -73,6 +73,9 @@ def _shape(painter: QPainter, mark: Mark, x: float, y: float, r: float, color: Q
             painter.drawEllipse(QPointF(x, y), 0.8 * r, 0.8 * r)
         case Mark.PREFIX_HIT:
             draw_shape(painter, x, y, r, DIAMOND)
+        case Mark.FROM_HOST:  # a prefix hit, from below
+            draw_shape(painter, x, y - 0.35 * r, 0.65 * r, DIAMOND)
+            draw_shape(painter, x, y + 0.75 * r, r, ((-0.75, -0.2), (0.75, -0.2), (0.75, 0.25), (-0.75, 0.25)))
         case Mark.FINISHED:
             painter.drawRect(QRectF(x - 0.7 * r, y - 0.7 * r, 1.4 * r, 1.4 * r))
         case Mark.PREEMPTED:

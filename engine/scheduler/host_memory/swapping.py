@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
 from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.host_memory.host_pool import HostPool
 from engine.scheduler.plan import Changes, SwapChange
 from engine.scheduler.request import Branch, Swapped
 from engine.trace.records import SwapEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from engine.scheduler.swap_cost import SwapCost
-
-Pairs = tuple[tuple[int, int], ...]
+    from engine.scheduler.host_memory.host_pool import Pairs
+    from engine.scheduler.host_memory.swap_cost import SwapCost
 
 
 class Swapping:
-    """Hands out `total` blocks of host memory. Identity only; the bytes are the runner's.
-
-    Of a preempted branch those blocks are copied that nobody else owns: a block that would merely be cached is the
+    """Of a preempted branch those blocks are copied that nobody else owns: a block that would merely be cached is the
     first to be taken by whoever the branch made way for. What others own stays theirs, and is found with them again, or
     computed again.
-
-    Copies are made with the step that is planned next, all out before any in: whoever gets a block that was copied out
-    writes to it after. So a host block that is read by the step goes back only with it.
     """
 
-    def __init__(self, pool: BlockPool, total: int = 0, cost: SwapCost | None = None) -> None:
-        self.total = total
-        self._pool, self._cost = pool, cost
-        self._free = list(range(total))
+    def __init__(self, pool: BlockPool, host: HostPool, cost: SwapCost | None = None) -> None:
+        self._pool, self._host, self._cost = pool, host, cost
         self._owners: dict[int, Branch] = {}  # of each host block
-        self._out: list[tuple[int, int]] = []
-        self._back: list[tuple[int, int]] = []
-
-    @property
-    def free(self) -> int:
-        return len(self._free)
 
     def out(self, branch: Branch, changes: Changes) -> None:
         """Has the K and V of a branch that is about to lose its blocks copied out, where there is room and it pays."""
-        if not self.total or branch.swapped is not None:
+        if branch.swapped is not None:
             return
         size, references = self._pool.block_size, self._pool.references
         place = next((i for i, block in enumerate(branch.blocks) if references(block) == 1), len(branch.blocks))
         blocks, before = branch.blocks[place : blocks_for(branch.computed, size)], place * size
-        if not blocks or len(blocks) > len(self._free):
+        if not blocks or len(blocks) > self._host.available:
             return
         if self._cost is not None and not self._cost.favours_swap(len(blocks), before, branch.computed - before):
             return
-        hosts = tuple(heapq.heappop(self._free) for _ in blocks)
+        hosts = tuple(self._host.take_forgetting(len(blocks), changes))
         branch.swapped = Swapped(place, hosts, branch.computed)
         self._owners |= dict.fromkeys(hosts, branch)
-        self._out += zip(blocks, hosts, strict=True)
+        self._host.copy_out(zip(blocks, hosts, strict=True))
         self._note(changes, SwapEvent.OUT, branch, branch.swapped, place, blocks)
 
     def back(self, branch: Branch, held: Swapped, place: int, changes: Changes) -> None:
@@ -63,7 +49,8 @@ class Swapping:
         branch.swapped = None
         hosts = held.blocks[place - held.place :]
         blocks = branch.blocks[place : place + len(hosts)]
-        self._back += zip(hosts, blocks, strict=True)
+        self._disown(hosts)
+        self._host.copy_back(zip(hosts, blocks, strict=True))
         self._note(changes, SwapEvent.IN, branch, held, place, blocks)
         self._note(changes, SwapEvent.DROPPED, branch, held, held.place, [-1] * (place - held.place))
         self._give_back(held.blocks[: place - held.place])
@@ -73,7 +60,6 @@ class Swapping:
         held, branch.swapped = branch.swapped, None
         if held is not None:
             self._note(changes, SwapEvent.DROPPED, branch, held, held.place, [-1] * len(held.blocks))
-            self._out = [(block, host) for block, host in self._out if host not in held.blocks]
             self._give_back(held.blocks)
 
     def forget(self, out: Pairs, changes: Changes) -> None:
@@ -81,19 +67,14 @@ class Swapping:
         for branch in {self._owners[host]: None for _, host in out if host in self._owners}:
             self.drop(branch, changes)
 
-    def seal(self) -> tuple[Pairs, Pairs]:
-        """What the step being planned copies: (block, host block) out, then (host block, block) in."""
-        if not (self._out or self._back):
-            return (), ()
-        out, back = tuple(self._out), tuple(self._back)
-        self._out, self._back = [], []
-        self._give_back([host for host, _ in back])
-        return out, back
+    def _give_back(self, hosts: Sequence[int]) -> None:
+        self._disown(hosts)
+        self._host.copy_nothing_to(hosts)
+        self._host.release(hosts)
 
-    def _give_back(self, hosts: Iterable[int]) -> None:
+    def _disown(self, hosts: Sequence[int]) -> None:
         for host in hosts:
             del self._owners[host]
-            heapq.heappush(self._free, host)
 
     def _note(
         self, changes: Changes, event: SwapEvent, branch: Branch, held: Swapped, place: int, blocks: list[int]

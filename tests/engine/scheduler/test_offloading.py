@@ -1,0 +1,137 @@
+"""The prefix cache's lower tier, over the simulated device: what was forgotten is found again, and is what it was."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.config.specs import COLOCATED_MODES, EngineConfig
+from engine.trace.records import SwapEvent
+from tests.engine.scheduler.simulated_device import Simulation
+from tests.engine.scheduler.test_swapping import check_said, events
+
+OPENINGS = [[n + 1] * 12 for n in range(6)]  # three full blocks each
+
+
+def tiered(hosts: int, blocks: int = 12, depth: int = 0, mode: str = "continuous", **changes: object) -> Simulation:
+    config = EngineConfig(mode, 4, 64, 4, depth=depth, prefix_caching=True, offload_prefixes=True, **changes)  # type: ignore[arg-type]
+    return Simulation(config, blocks, depth, hosts=hosts)
+
+
+def ask(simulation: Simulation, which: int, more: int = 7) -> int:
+    """One prompt after all others are done; how many of its tokens were found."""
+    before = len(simulation.records)
+    simulation.add([*OPENINGS[which], 60 + which, more], 6, ignore_eos=True)
+    simulation.finish()
+    simulation.check()
+    return sum(int(record.reused.sum()) for record in simulation.records[before:])
+
+
+def test_a_prefix_that_the_pool_forgot_comes_back_whole() -> None:
+    simulation = tiered(hosts=40)
+    assert [ask(simulation, which) for which in range(4)] == [0] * 4
+    assert simulation.pool.match(OPENINGS[0])[0] == [], "the pool has no room for four"
+    assert ask(simulation, 0, more=8) == 12
+    check_said(simulation)
+    counts = events(simulation)
+    assert counts[SwapEvent.FOUND] == 3
+    assert counts[SwapEvent.FORGOTTEN] == 0
+
+
+def test_without_it_the_same_prompt_is_computed_again() -> None:
+    config = EngineConfig("continuous", 4, 64, 4, prefix_caching=True, depth=0)
+    simulation = Simulation(config, 12)
+    assert [ask(simulation, which) for which in (0, 1, 2, 3, 0)] == [0] * 5
+
+
+def test_what_came_back_stays_on_the_host_and_is_not_copied_out_again() -> None:
+    simulation = tiered(hosts=40)
+    for _ in range(6):
+        for which in range(4):
+            ask(simulation, which)
+    check_said(simulation)
+    hosts = [
+        (event, host)
+        for record in simulation.records
+        for event, host in zip(record.swap_event.tolist(), record.swap_host.tolist())
+    ]
+    copied = Counter(host for event, host in hosts if event == SwapEvent.OFFLOADED)
+    assert set(copied.values()) == {1}
+    assert sum(event == SwapEvent.FOUND for event, _ in hosts) > 3 * len(copied)
+
+
+def test_the_host_forgets_what_was_not_found_for_longest() -> None:
+    simulation = tiered(hosts=6)
+    for which in range(6):
+        ask(simulation, which)
+    assert events(simulation)[SwapEvent.FORGOTTEN] > 0
+    assert ask(simulation, 0) == 0
+    check_said(simulation)
+
+
+def test_of_adapters_each_finds_its_own() -> None:
+    simulation = tiered(hosts=40)
+    for adapter in (1, 2):
+        request = simulation.add([*OPENINGS[0], 5], 6, ignore_eos=True)
+        request.adapter = adapter
+    simulation.finish()
+    assert sum(int(record.reused.sum()) for record in simulation.records) == 0
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_copy_that_a_lost_step_should_have_made_is_found_by_nobody(depth: int) -> None:
+    simulation = tiered(hosts=40, depth=depth)
+    for which in range(3):
+        ask(simulation, which)
+    simulation.add([*OPENINGS[3], 9], 6, ignore_eos=True)
+    while not simulation.plans[-1].swap_out:
+        plan = simulation.scheduler.plan()
+        assert plan is not None
+        simulation.plans.append(plan)
+    lost = {host for _, host in simulation.plans[-1].swap_out}
+    simulation._lose(simulation.plans[-1])
+    assert not any(simulation.host.answers(host) for host in lost)
+    simulation.step()
+    simulation.check()
+    for which in range(4):
+        ask(simulation, which)
+    check_said(simulation)
+
+
+def test_what_a_step_that_ran_out_of_memory_should_have_brought_is_brought_again() -> None:
+    simulation = tiered(hosts=40)
+    for which in range(4):
+        ask(simulation, which)
+    simulation.add([*OPENINGS[0], 9], 6, ignore_eos=True)
+    simulation.step(starves=True)
+    simulation.check()
+    before = events(simulation)[SwapEvent.FOUND]
+    simulation.finish()
+    simulation.check()
+    check_said(simulation)
+    assert events(simulation)[SwapEvent.FOUND] == before + 3
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30), st.sampled_from(COLOCATED_MODES), st.integers(0, 1), st.integers(0, 30), st.booleans())
+def test_whatever_comes_up_and_down_every_prompt_says_what_it_says_alone(
+    seed: int, mode: str, depth: int, hosts: int, faults: bool
+) -> None:
+    """Prompts of few openings, several at once, over a pool that holds two of them."""
+    pick = random.Random(seed)
+    preemption = pick.choice(["recompute", "swap"])
+    admission = pick.choice(["fcfs", "lpm"])
+    simulation = tiered(hosts, 14, depth, mode, preemption=preemption, admission=admission)
+    for _ in range(120):
+        if simulation.scheduler.ledger.waiting_count < 6 and pick.random() < 0.4:
+            opening = pick.choice(OPENINGS[:4])[: pick.choice([4, 8, 12])]
+            simulation.add([*opening, pick.randint(1, 3), 7], pick.randint(1, 12), n=pick.choice([1, 1, 1, 2]))
+        fault = pick.randrange(40) if faults else -1
+        simulation.step(fault == 0, fault == 1, fault == 2)
+        simulation.check()
+    simulation.finish()
+    simulation.step()
+    simulation.check_idle()
+    check_said(simulation)
