@@ -17,6 +17,7 @@ from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one run, and between runs
+LINES = 3  # where prefixes are kept
 TITLE, NONE = tr("on the host"), tr("on the host: none")
 
 
@@ -61,7 +62,7 @@ def runs(state: KvState) -> list[Run]:
 
 
 class HostStrip(Painted):
-    """One line; what has no room in it is counted at its end."""
+    """A line, or some where prefixes are kept; what has no room in them is counted at the end."""
 
     face = Face(11)
 
@@ -69,10 +70,14 @@ class HostStrip(Painted):
         super().__init__("kv_host")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._runs: list[Run] = []
-        self._places: list[tuple[float, float, int]] = []  # from and to which x which of them is drawn
+        self._lines = 1
+        self._places: list[tuple[QRectF, int]] = []  # where which of them is drawn
 
     def show_state(self, state: KvState) -> None:
         told = runs(state)
+        if self._lines != (lines := LINES if state.offloads else 1):
+            self._lines = lines
+            self.updateGeometry()
         if told != self._runs:
             self._runs = told
             self.setAccessibleName(tr("Blocks in host memory: {blocks}", blocks=self.words()))
@@ -83,27 +88,37 @@ class HostStrip(Painted):
         return ", ".join(run.words() for run in self._runs) or tr("none")
 
     def sizeHint(self) -> QSize:
-        return QSize(theme.px(200), round(self.face.height) + theme.px(2))
+        return QSize(theme.px(200), round(self._lines * self.face.height) + theme.px(2))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
-        face, t, middle = self.face, theme.current(), self.height() / 2
-        side, step = theme.px(SIDE), theme.px(SIDE + GAP)
-        face.say(painter, 0, middle + face.cap / 2, TITLE if self._runs else NONE, t.secondary)
-        x, room = face.width(TITLE) + theme.px(8), self.width() - face.width("+ 9,999") - theme.px(4)
-        left, self._places = sum(run.blocks for run in self._runs), []
+        face, t, height = self.face, theme.current(), self.height() / self._lines
+        side, step, begin = theme.px(SIDE), theme.px(SIDE + GAP), self.face.width(TITLE) + theme.px(8)
+        face.say(painter, 0, height / 2 + face.cap / 2, TITLE if self._runs else NONE, t.secondary)
+        last, left = self._lines - 1, sum(run.blocks for run in self._runs)
+        x, line, self._places = begin, 0, []
         for i, run in enumerate(self._runs):
-            shown = min(run.blocks, max(0, int((room - x) / step)))
-            for n in range(shown):
-                self._square(painter, run, QRectF(x + n * step, round(middle - side / 2), side, side))
-            self._places.append((x, x + shown * step, i))
-            x, left = x + shown * step + theme.px(AFTER - GAP), left - shown
-            if shown < run.blocks:
+            blocks = run.blocks
+            while blocks:
+                room = self.width() - (face.width("+ 9,999") + theme.px(4) if line == last else 0)
+                shown = min(blocks, max(0, int((room - x + theme.px(GAP)) / step)))
+                top = round((line + 0.5) * height - side / 2)
+                for n in range(shown):
+                    self._square(painter, run, QRectF(x + n * step, top, side, side))
+                if shown:
+                    self._places.append((QRectF(x, line * height, shown * step, height), i))
+                x, left, blocks = x + shown * step, left - shown, blocks - shown
+                if blocks and line == last:
+                    break
+                if blocks:
+                    x, line = begin, line + 1
+            if blocks:
                 break
+            x += theme.px(AFTER - GAP)
         if left:
-            face.say(painter, x, middle + face.cap / 2, digits(f"+ {left:,}"), t.secondary)
+            face.say(painter, x, (line + 0.5) * height + face.cap / 2, digits(f"+ {left:,}"), t.secondary)
 
     @staticmethod
     def _square(painter: QPainter, run: Run, box: QRectF) -> None:
@@ -111,14 +126,14 @@ class HostStrip(Painted):
         t = theme.current()
         color = t.secondary if run.request == CACHED else theme.request_color(run.request)
         if run.prefix:
-            painter.fillRect(box, theme.over(t.hairline, t.panel))
-            hatch(painter, box, mixed(color, 0.8), step=4)
+            painter.fillRect(box, mixed(color, 0.24))
+            hatch(painter, box, color, step=4)
         else:
             painter.fillRect(box, color)
 
     def tip(self, at: QPointF) -> str:
         """What the square is of, else all of them."""
-        for begin, end, i in self._places:
-            if begin <= at.x() < end:
+        for box, i in self._places:
+            if box.contains(at):
                 return self._runs[i].tip()
         return tr("Blocks of preempted requests and of prefixes in host memory: {blocks}", blocks=self.words())

@@ -68,8 +68,8 @@ class KvState:
     which that one took: they are owned, and empty until its rows come.
 
     `hosts`: blocks of host memory; `swapped`: how many of them each sample has; `back`: blocks that came back, of
-    samples that had no row since. `kept` [hosts]: whose prefix lies there, the request that computed it, CACHED where
-    nobody told, FREE where there is none.
+    samples that had no row since. `offloads`: prefixes may be kept there; `kept` [hosts]: whose prefix lies there, the
+    request that computed it, CACHED where nobody told, FREE where there is none.
     """
 
     def __init__(self, header: Header, requests: Requests) -> None:
@@ -82,7 +82,7 @@ class KvState:
         self.event = np.zeros(self.blocks, np.uint8)
         self.hosts, self.swapped = header.host_blocks, dict[int, int]()
         self.back: dict[int, Array] = {}
-        self.kept = np.full(self.hosts, FREE, np.int32)
+        self.offloads, self.kept = header.config.offload_prefixes, np.full(self.hosts, FREE, np.int32)
 
     def feed(self, record: Record) -> None:
         """The next record of the trace; those of other kinds change nothing."""

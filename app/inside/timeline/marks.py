@@ -57,8 +57,8 @@ _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.E
 class Marks(Columns):
     """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved
     (FROM_HOST: where any of them came back from there), how many blocks were swapped in, and of a budget, whose request
-    is -1, its place in `TimelineMarks.budgets`; `latest` is the latest time so far, since marks are told a little out of
-    order."""
+    is -1, its place in `TimelineMarks.budgets`; `latest` is the latest time so far, since marks are told a little out
+    of order."""
 
     kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
     request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)

@@ -69,14 +69,14 @@ def test_the_map_draws_the_blocks_on_the_host_a_square_each(traces: dict[int, Tr
     assert told
     assert strip.words() == ", ".join(f"#{request}: {blocks} blocks" for request, blocks in sorted(told.items()))
     drawn = strip.grab().toImage()
-    for begin, end, i in strip._places:
+    for box, i in strip._places:
         request = sorted(told)[i]
-        assert strip.tip(QPointF(begin + 1, 5)).startswith(f"request {request}: {told[request]} blocks")
-        assert drawn.pixelColor(int(begin) + 2, strip.height() // 2).name() == theme.request_color(request).name()
-        assert end - begin == pytest.approx(told[request] * theme.px(10))
+        assert strip.tip(QPointF(box.x() + 1, 5)).startswith(f"request {request}: {told[request]} blocks")
+        assert drawn.pixelColor(int(box.x()) + 2, strip.height() // 2).name() == theme.request_color(request).name()
+        assert box.width() == pytest.approx(told[request] * theme.px(10))
     strip.resize(130, strip.height())
     strip.grab()
-    assert sum(end - begin for begin, end, _ in strip._places) < 60
+    assert sum(box.width() for box, _ in strip._places) < 60
 
 
 @pytest.mark.parametrize("depth", [0, 1])

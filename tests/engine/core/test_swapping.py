@@ -41,7 +41,7 @@ def test_what_is_swapped_says_what_transformers_says(
             assert streams[CANCELLED].result().finish_reason is FinishReason.CANCELLED
             events = [event for step in trace.steps for event in step.swap_event.tolist()]
             assert events.count(SwapEvent.OUT) > events.count(SwapEvent.IN) // 2 > 0
-            assert engine.scheduler.ledger.swapping.free == trace.header.host_blocks > 0
+            assert engine.scheduler.ledger.host.available == trace.header.host_blocks > 0
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -91,6 +91,8 @@ def test_two_ranks_follow_whatever_rank_0_plans(ways: Ways, changes: dict, param
     if "kv_memory" in changes:
         steps = [record for record in ways.two.trace.records if isinstance(record, Step)]
         assert any(len(step.preempted) for step in steps), "nothing was preempted, which the case is for"
+        moves = "swap_memory" in changes or "offload_prefixes" in changes
+        assert any(step.moved_blocks for step in steps) is moves
 
 
 def experts_beside_experts(folder: Path) -> Path:

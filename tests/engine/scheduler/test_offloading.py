@@ -20,10 +20,10 @@ def tiered(hosts: int, blocks: int = 12, depth: int = 0, mode: str = "continuous
     return Simulation(config, blocks, depth, hosts=hosts)
 
 
-def ask(simulation: Simulation, which: int, more: int = 7) -> int:
+def ask(simulation: Simulation, which: int, more: int = 7, adapter: int = 0) -> int:
     """One prompt after all others are done; how many of its tokens were found."""
     before = len(simulation.records)
-    simulation.add([*OPENINGS[which], 60 + which, more], 6, ignore_eos=True)
+    simulation.add([*OPENINGS[which], 60 + which, more], 6, ignore_eos=True).adapter = adapter
     simulation.finish()
     simulation.check()
     return sum(int(record.reused.sum()) for record in simulation.records[before:])
@@ -73,11 +73,10 @@ def test_the_host_forgets_what_was_not_found_for_longest() -> None:
 
 def test_of_adapters_each_finds_its_own() -> None:
     simulation = tiered(hosts=40)
-    for adapter in (1, 2):
-        request = simulation.add([*OPENINGS[0], 5], 6, ignore_eos=True)
-        request.adapter = adapter
-    simulation.finish()
-    assert sum(int(record.reused.sum()) for record in simulation.records) == 0
+    assert [ask(simulation, which, adapter=1) for which in range(4)] == [0] * 4
+    assert ask(simulation, 0, adapter=2) == 0
+    assert ask(simulation, 0, adapter=1) == 12
+    assert events(simulation)[SwapEvent.FOUND] == 3
 
 
 @pytest.mark.parametrize("depth", [0, 1])

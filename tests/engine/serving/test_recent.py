@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from app.inside.kv_map.state import KvState, Requests
+from app.inside.kv_map.state import FREE, KvState, Requests
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.serving.watch.recent import Recent
 from engine.serving.watch.texts import without_texts
@@ -17,6 +17,7 @@ CONFIGS = {
     "prefixes": EngineConfig(max_running=6, kv_memory=8 << 20, prefix_caching=True),
     "recompute": EngineConfig("chunked", max_running=6, token_budget=64, kv_memory=1 << 20),
     "swap": EngineConfig(max_running=6, kv_memory=1 << 20, preemption="swap", swap_memory=8 << 20),
+    "offload": EngineConfig(max_running=6, kv_memory=3 << 19, prefix_caching=True, offload_prefixes=True),
     "drafts": EngineConfig(max_running=6, kv_memory=8 << 20, speculation="ngram"),
     "static": EngineConfig("static", max_running=4),
     "sequential": EngineConfig("sequential"),
@@ -74,6 +75,8 @@ def test_what_a_late_joiner_sees_is_what_there_is(engine: Engine, name: str) -> 
     """At the moment at which they join, and when all is over."""
     trace = played(engine, CONFIGS[name])
     records = list(trace.records)
+    if name == "offload":
+        assert any(isinstance(r, Step) and len(r.swap_event) for r in records), "the pool is too large for this test"
     if name in ("recompute", "swap"):
         assert any(isinstance(r, Step) and len(r.preempted) for r in records), "the pool is too large for this test"
     recent, stops = Recent(), set(np.linspace(1, len(records), STOPS, dtype=int).tolist())
@@ -118,6 +121,7 @@ def same_now(whole: Seen, late: Seen) -> None:
         assert (getattr(pool, column)[alone] == getattr(view, column)[alone]).all(), column
     assert ((pool.owner == -2) == (view.owner == -2)).all(), "cached blocks"
     assert pool.swapped == view.swapped
+    assert ((pool.kept == FREE) == (view.kept == FREE)).all(), "prefixes in host memory"
     assert tables(pool) == tables(view)
 
 

@@ -39,3 +39,23 @@ def test_what_comes_back_is_what_went_out(tmp_path: Path) -> None:
             assert (min(events.count(SwapEvent.OUT), events.count(SwapEvent.IN)) > 0) is swaps
             assert any(step.graph for step in engine.trace.steps) is swaps
     assert said[0] == said[1]
+
+
+def test_what_was_forgotten_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Prefixes that are offloaded, a step behind, replayed; K and V of codes too."""
+    save_tiny_model(TINY_MODELS["llama"], tmp_path)
+    with Engine(ModelSpec(str(tmp_path), dtype="float32", device=DEVICE), threads=1) as engine:
+        for kv_dtype, size in (("auto", 1.0), ("int8", 36 / 128)):
+            said = []
+            for offload in (False, True):
+                memory = int(8 * 4 * engine.card.kv_token_bytes * size)
+                switches = {"depth": 1, "prefix_caching": True, "offload_prefixes": offload, "kv_dtype": kv_dtype}
+                engine.begin(EngineConfig("chunked", 2, 16, 4, memory, mixed_graphs=False, **switches))  # type: ignore[arg-type]
+                streams = []
+                for opening in (11, 22, 33, 11):
+                    streams.append(engine.submit([opening] * 12 + [5], WAYS[0].with_(max_tokens=4, ignore_eos=True)))
+                    streams[-1].result(timeout=300)
+                said.append([stream.result().token_ids for stream in streams])
+                events = [event for step in engine.trace.steps for event in step.swap_event.tolist()]
+                assert (events.count(SwapEvent.FOUND) > 1) is offload
+            assert said[0] == said[1]
