@@ -27,7 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "with --quantization: of a mixture of experts, 320 M parameters"
     bench.add_argument("--mixture", action="store_true", help=what)
     what = "measure each technique on its workload, beside the run without it; or those named, of speculation, beams, "
-    what += "kv, swap, constrained, compression"
+    what += "kv, swap, offload, constrained, compression, adapters"
     bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
     what = "measure our server beside transformers serve and llama.cpp's, and what HTTP costs"
     bench.add_argument("--serve", action="store_true", help=what)

@@ -1,10 +1,11 @@
 """What lies in host memory, a square each, below the pool: blocks of preempted requests, and forgotten prefixes."""
 
+import math
 from itertools import groupby
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.contiguous import hatch
@@ -17,7 +18,7 @@ from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one run, and between runs
-LINES = 3  # where prefixes are kept
+LINES = 3  # at most
 TITLE, NONE = tr("on the host"), tr("on the host: none")
 
 
@@ -62,7 +63,7 @@ def runs(state: KvState) -> list[Run]:
 
 
 class HostStrip(Painted):
-    """A line, or some where prefixes are kept; what has no room in them is counted at the end."""
+    """A line, or some where many prefixes may be kept; what has no room in them is counted at the end."""
 
     face = Face(11)
 
@@ -70,14 +71,14 @@ class HostStrip(Painted):
         super().__init__("kv_host")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._runs: list[Run] = []
+        self._kept = 0  # how many blocks may keep prefixes
         self._lines = 1
         self._places: list[tuple[QRectF, int]] = []  # where which of them is drawn
 
     def show_state(self, state: KvState) -> None:
         told = runs(state)
-        if self._lines != (lines := LINES if state.offloads else 1):
-            self._lines = lines
-            self.updateGeometry()
+        self._kept = state.hosts if state.offloads else 0
+        self._wrap()
         if told != self._runs:
             self._runs = told
             self.setAccessibleName(tr("Blocks in host memory: {blocks}", blocks=self.words()))
@@ -87,6 +88,20 @@ class HostStrip(Painted):
         """ "#4: 5 blocks, prefix of #5: 4 blocks", or that there are none."""
         return ", ".join(run.words() for run in self._runs) or tr("none")
 
+    @property
+    def _begin(self) -> float:
+        return self.face.width(TITLE) + theme.px(8)
+
+    def _wrap(self) -> None:
+        a_line = max(1, int((self.width() - self._begin) / theme.px(SIDE + GAP)))
+        lines = max(1, min(LINES, math.ceil(self._kept / a_line)))
+        if lines != self._lines:
+            self._lines = lines
+            self.updateGeometry()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._wrap()
+
     def sizeHint(self) -> QSize:
         return QSize(theme.px(200), round(self._lines * self.face.height) + theme.px(2))
 
@@ -95,7 +110,7 @@ class HostStrip(Painted):
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         face, t, height = self.face, theme.current(), self.height() / self._lines
-        side, step, begin = theme.px(SIDE), theme.px(SIDE + GAP), self.face.width(TITLE) + theme.px(8)
+        side, step, begin = theme.px(SIDE), theme.px(SIDE + GAP), self._begin
         face.say(painter, 0, height / 2 + face.cap / 2, TITLE if self._runs else NONE, t.secondary)
         last, left = self._lines - 1, sum(run.blocks for run in self._runs)
         x, line, self._places = begin, 0, []

@@ -18,7 +18,7 @@ def greet(window: MainWindow, first: bool = True) -> Welcome:
     ways: list[Way] = [
         (
             tr("Take the tour"),
-            tr("Twenty-one short scenes of real runs, from the KV cache to adapters."),
+            tr("Twenty-two short scenes of real runs, from the KV cache to adapters."),
             window.touring.ask,
         ),
         (
@@ -41,7 +41,10 @@ def greet(window: MainWindow, first: bool = True) -> Welcome:
 
 
 def first_model(spec: ModelSpec) -> ModelSpec | None:
-    """What is loaded at a start that names no model: `spec` where that is the demo, with its other options."""
+    """What is loaded at a start that names no model: `spec`, the demo, where other options are given, which are its;
+    else what was chosen."""
+    if spec != ModelSpec():
+        return spec
     match FIRST_MODEL.value:
         case "last":
             return last_loaded()

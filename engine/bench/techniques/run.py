@@ -15,6 +15,7 @@ TECHNIQUES = {
     "beams": "engine.bench.techniques.beams",
     "kv": "engine.bench.techniques.kv_precision",
     "swap": "engine.bench.techniques.swap",
+    "offload": "engine.bench.techniques.offloading",
     "constrained": "engine.bench.techniques.constrained",
     "compression": "engine.bench.techniques.compression",
     "adapters": "engine.bench.techniques.adapters",

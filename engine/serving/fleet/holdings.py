@@ -21,17 +21,20 @@ class Holdings:
     def __init__(self) -> None:
         self._owners: dict[int, list[Owner]] = {}
         self._cached: set[int] = set()
-        self._kept: set[int] = set()  # blocks of host memory
+        self._kept: dict[int, int | None] = {}  # block of host memory: of its tokens and all before, where known
         self._names: dict[int, int] = {}  # block: of its tokens and all before (`chained`)
         self._known: Counter[int] = Counter()
 
     def learn(self, step: Step, chains: Mapping[int, Sequence[int]]) -> None:
         """`chains` of the requests that are open."""
-        for event, host in zip(step.swap_event.tolist(), step.swap_host.tolist()):
+        moved = step.swap_event, step.swap_host, step.swap_block
+        for event, host, block in zip(*(column.tolist() for column in moved)):  # before its block is another's
             if event == SwapEvent.OFFLOADED:
-                self._kept.add(host)
+                self._kept[host] = name = self._names.get(block)
+                if name is not None:
+                    self._known[name] += 1
             elif event == SwapEvent.FORGOTTEN:
-                self._kept.discard(host)
+                self._unknow(self._kept.pop(host, None))
         columns = step.block_event, step.block, step.block_request, step.block_branch, step.block_place
         for event, block, *whose in zip(*(column.tolist() for column in columns)):
             owner = Owner(*whose)
@@ -57,7 +60,7 @@ class Holdings:
                 self._forget(block)
 
     def found(self, chain: Sequence[int]) -> int:
-        """How many blocks of a prompt are there, from its first on."""
+        """How many blocks of a prompt are there, from its first on, in the pool or in host memory."""
         for count, name in enumerate(chain):
             if name not in self._known:
                 return count
@@ -80,7 +83,10 @@ class Holdings:
         return found | {name: freeze(values.astype(np.uint8)) for name, values in events.items()}
 
     def _forget(self, block: int) -> None:
-        if (name := self._names.pop(block, None)) is not None:
+        self._unknow(self._names.pop(block, None))
+
+    def _unknow(self, name: int | None) -> None:
+        if name is not None:
             self._known[name] -= 1
             if not self._known[name]:
                 del self._known[name]

@@ -47,11 +47,13 @@ def test_it_fits_a_projector(qtbot: QtBot, window: MainWindow, zoom: float) -> N
 
 
 def test_a_start_loads_what_was_chosen(qtbot: QtBot) -> None:
-    given = ModelSpec("demo", dtype="bfloat16")
-    assert first_model(given) == given
+    plain, given = ModelSpec(), ModelSpec(adapters=("pirate",))
+    assert first_model(plain) == plain
     FIRST_MODEL.set("last")
-    assert first_model(given) == ModelSpec("demo")
+    assert first_model(plain) == plain
     RecentModels().add(ModelSpec("demo", "nf4"))
-    assert first_model(given) == ModelSpec("demo", "nf4")
+    assert first_model(plain) == ModelSpec("demo", "nf4")
+    assert first_model(given) == given, "an adapter, or another option, is the demo's"
     FIRST_MODEL.set("none")
-    assert first_model(given) is None
+    assert first_model(plain) is None
+    assert first_model(given) == given

@@ -352,6 +352,25 @@ def adapters(stage: Stage) -> None:
     ]
 
 
+def offloading(stage: Stage) -> None:
+    forgets, keeps = stage.lanes
+    assert [v.samples[0].text for v in forgets.requests.values()] == [
+        v.samples[0].text for v in keeps.requests.values()
+    ]
+    assert not any(len(step.swap_event) for step in steps(forgets))
+    back = sum(len(step.found_below) for step in steps(keeps)) * 16
+    computed = [sum(int(step.count.sum()) for step in steps(lane)) for lane in stage.lanes]
+    assert computed[0] - computed[1] == back > 0.5 * computed[0]
+    stage.at(1)
+    panel = stage.lane_panel(1)
+    assert isinstance(panel, KvMap)
+    state = panel.state()
+    assert state is not None
+    assert {0, 1, 2, 3} <= set(state.kept.tolist()), "as the scene says, of each application"
+    stage.at(2)
+    assert f"{computed[0]:,} tokens computed. Kept: {computed[1]:,}, and {back:,} copied back" in stage.tour.told[2]
+
+
 def latency(stage: Stage) -> None:
     counts = [len(steps(trace)) for trace in stage.lanes]
     assert counts[0] > 1.8 * counts[1] > 5 * counts[2]
@@ -372,14 +391,15 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "11-chunked": chunked,
     "12-disaggregated": disaggregated,
     "13-prefix-caching": prefixes,
-    "14-grouped-query": grouped,
-    "15-experts": experts,
-    "16-quantization": quantized,
-    "17-beams": beams,
-    "18-speculation": speculation,
-    "19-admission": admission,
-    "20-adapters": adapters,
-    "21-latency-throughput": latency,
+    "14-offloading": offloading,
+    "15-grouped-query": grouped,
+    "16-experts": experts,
+    "17-quantization": quantized,
+    "18-beams": beams,
+    "19-speculation": speculation,
+    "20-admission": admission,
+    "21-adapters": adapters,
+    "22-latency-throughput": latency,
 }
 
 
@@ -400,7 +420,7 @@ def test_the_whole_tour_is_played_and_the_person_has_back_what_was_there(qtbot: 
         qtbot.waitUntil(lambda number=number: tour.number == number and tour.over, timeout=WAIT)  # type: ignore[misc]
         assert window.pages.currentIndex() == (COMPARE if scene.races else PLAY)
         assert bar.title.text() == scene.title
-        assert bar.number.text() == f"{number + 1} of 21"
+        assert bar.number.text() == f"{number + 1} of {len(CHECKS)}"
         stage = Stage(window, tour)
         CHECKS[scene.file.stem](stage)
         check_from_afar(qtbot, stage)

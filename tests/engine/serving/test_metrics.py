@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine import EngineConfig, EngineProcess, ModelSpec
 from engine.serving import ServingSettings
 from engine.trace import timings
-from tests.engine.serving.conftest import serving
+from tests.engine.serving.conftest import calling, serving
 
 BODY: dict[str, Any] = {"model": "demo", "prompt": "Once upon a time there was", "temperature": 0}
 NAMES = """num_requests_running num_requests_waiting num_requests_waiting_by_reason kv_cache_usage_perc
-cache_config_info prefix_cache_queries prefix_cache_hits num_preemptions prompt_tokens prompt_tokens_cached
-generation_tokens
-request_success iteration_tokens_total time_to_first_token_seconds inter_token_latency_seconds
+cache_config_info prefix_cache_queries prefix_cache_hits external_prefix_cache_queries external_prefix_cache_hits
+num_preemptions prompt_tokens prompt_tokens_cached generation_tokens request_success iteration_tokens_total
+time_to_first_token_seconds inter_token_latency_seconds
 request_time_per_output_token_seconds e2e_request_latency_seconds request_queue_time_seconds
 request_prefill_time_seconds request_decode_time_seconds request_inference_time_seconds request_prompt_tokens
 request_generation_tokens request_params_n request_params_max_tokens""".split()
@@ -82,3 +82,21 @@ def test_nothing_is_left_running(told: tuple[dict[str, Any], Any]) -> None:
     whole = sum(value(families, f"request_{part}_time_seconds", "_sum") for part in parts)
     assert whole > 0
     assert value(families, "iteration_tokens_total", "_count") > 60
+
+
+def test_what_came_back_from_host_memory_is_counted_apart() -> None:
+    config = EngineConfig(max_running=2, kv_memory=3 << 20, prefix_caching=True, offload_prefixes=True)
+    with (
+        EngineProcess(ModelSpec("demo"), config, threads=1) as engine,
+        calling(engine, ServingSettings(port=0)) as http,
+    ):
+        for app in (*range(5), *range(5)):
+            body = BODY | {"prompt": f"fox {app} and kite " * 40, "max_tokens": 2}
+            assert http.post("/v1/completions", json=body).status_code == 200
+        told = http.get("/metrics").text
+        families = {family.name: family for family in text_string_to_metric_families(told)}
+    hits, below = (value(families, f"{where}prefix_cache_hits", "_total") for where in ("", "external_"))
+    assert below > 0
+    assert hits + below == value(families, "prompt_tokens_cached", "_total")
+    asked = value(families, "prefix_cache_queries", "_total")
+    assert value(families, "external_prefix_cache_queries", "_total") == asked - hits

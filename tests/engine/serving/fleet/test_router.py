@@ -7,7 +7,7 @@ import numpy as np
 from engine.serving.fleet.flight import chained
 from engine.serving.fleet.holdings import Holdings
 from engine.serving.fleet.router import Candidate, choose
-from engine.trace.records import BlockEvent, Step
+from engine.trace.records import BlockEvent, Step, SwapEvent
 from tests.engine.trace.hand_made import step
 
 
@@ -59,3 +59,21 @@ def test_what_a_replica_holds_is_told_by_its_records_and_all_of_it_is_lost_with_
     lost = held.lost()
     told = set(zip(lost["block"].tolist(), lost["block_event"].tolist(), lost["block_request"].tolist()))
     assert told == {(7, BlockEvent.FREED, 5), (8, BlockEvent.FREED, 6), (9, BlockEvent.FREED, -1)}
+
+
+def test_a_prefix_in_host_memory_is_there_too_until_it_is_forgotten() -> None:
+    held, chains = Holdings(), {4: (101, 102)}
+    held.learn(changes((BlockEvent.TAKEN, 7, 4, 0, 0), (BlockEvent.TAKEN, 8, 4, 0, 1)), chains)
+    held.learn(changes((BlockEvent.KEPT, 8, 4, 0, 1), (BlockEvent.KEPT, 7, 4, 0, 0)), chains)
+    taken = changes((BlockEvent.TAKEN, 8, 6, 0, 0), (BlockEvent.TAKEN, 7, 6, 0, 1))  # by a prompt that nobody knows
+    nobody = np.full(2, -1, np.int32)
+    hosts = {"swap_host": np.array([0, 1], np.int32), "swap_request": nobody, "swap_branch": nobody}
+    out = {"swap_event": np.full(2, SwapEvent.OFFLOADED, np.uint8), "swap_block": np.array([8, 7], np.int32)}
+    held.learn(replace(taken, **hosts, **out, swap_place=nobody), chains)
+    assert held.found((101, 102)) == 2
+    gone = {"swap_event": np.full(1, SwapEvent.FORGOTTEN, np.uint8), "swap_block": nobody[:1]}
+    one = {name: column[:1] for name, column in hosts.items()}
+    held.learn(replace(step(0, 0.0, 0.0, []), **one, **gone, swap_place=nobody[:1]), chains)
+    assert held.found((101, 102)) == 1
+    lost = held.lost()
+    assert (lost["swap_host"].tolist(), lost["swap_event"].tolist()) == ([1], [SwapEvent.FORGOTTEN])
