@@ -117,7 +117,7 @@ class HostStrip(Painted):
         for i, run in enumerate(self._runs):
             blocks = run.blocks
             while blocks:
-                room = self.width() - (face.width("+ 9,999") + theme.px(4) if line == last else 0)
+                room = self.width() - (face.width("+ 9,999") + theme.px(AFTER) if line == last else 0)
                 shown = min(blocks, max(0, int((room - x + theme.px(GAP)) / step)))
                 top = round((line + 0.5) * height - side / 2)
                 for n in range(shown):
@@ -133,6 +133,7 @@ class HostStrip(Painted):
                 break
             x += theme.px(AFTER - GAP)
         if left:
+            x += theme.px(AFTER - GAP)
             face.say(painter, x, (line + 0.5) * height + face.cap / 2, digits(f"+ {left:,}"), t.secondary)
 
     @staticmethod

@@ -190,7 +190,8 @@ def lengths(context: int) -> tuple[int, ...]:
 
 def captured_words(header: Header) -> str:
     """ "Decode graphs: 1–256 rows (35)", or why there are none, and in a line after it "Mixed graphs: 16–2,048 tokens
-    (18)" of steps with prompts; on a CPU "2 threads, compiled kernels" in a line before it."""
+    (18)" of steps with prompts; on a CPU "2 threads, compiled kernels" in a line before it, and last what host memory
+    there is for blocks that leave the pool."""
     graphs, words = header.graphs, []
     if not header.model.device.startswith("cuda"):
         machine = header.machine
@@ -204,6 +205,10 @@ def captured_words(header: Header) -> str:
         words.append(tr("Mixed graphs: {sizes}", sizes=_tokens(header.mixed_graphs)))
     elif graphs and header.mixed_off:
         words.append(tr("Mixed graphs: off, {why}", why=_why(header.mixed_off)))
+    if header.host_blocks:
+        size = header.host_blocks * header.config.block_size * header.kv_token_bytes
+        room, rate = bytes_words(size), bytes_words(round(header.swap_rate))
+        words.append(tr("Host memory: {size} for KV, copied at {rate} a second", size=room, rate=rate))
     return "\n".join(words)
 
 
