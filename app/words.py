@@ -51,6 +51,8 @@ def admission_words(admission: str) -> str:
             return tr("longest cached prefix first")
         case "priority":
             return tr("by priority")
+        case "fair":
+            return tr("fair shares: the label that was served the fewest tokens first")
     raise AssertionError(admission)
 
 

@@ -35,6 +35,7 @@ ADMISSIONS = {
     "sjf": "shortest job first: the fewest tokens, prompt and max_tokens together",
     "lpm": "longest prefix match first: the most tokens in the prefix cache",
     "priority": "by priority: the request with the lowest number first",
+    "fair": "fair shares: whose label was served the fewest tokens",
 }
 MOST_SAMPLES = 64
 MOST_PRIORITY = 1_000_000
@@ -121,7 +122,8 @@ class EngineConfig:
 
     `admission` says who of those that wait joins next: "fcfs", who came first; "sjf", who has the fewest tokens, prompt
     and `max_tokens` together; "lpm" (with prefix caching), whose prompt has the longest beginning in the cache;
-    "priority", whose request has the lowest number of that name. With the last three, one may wait for as long as
+    "priority", whose request has the lowest number of that name; "fair", whose label was served the fewest tokens, so
+    that nobody who sends many keeps others waiting. With "sjf", "lpm" and "priority", one may wait for as long as
     others come.
 
     Where blocks run out, the request admitted last makes way, by "priority" the last of the highest number;
@@ -181,11 +183,10 @@ class EngineConfig:
         batches = f"mode {self.mode!r} takes whoever is next; use one of {', '.join(PAGED_MODES)}, or leave it on"
         check(self.mixed_adapters or self.paged, "mixed_adapters", self.mixed_adapters, batches)
         one_of("admission", self.admission, ADMISSIONS)
-        prefixes = "looks for prompts in the prefix cache; switch prefix_caching on, or use fcfs, sjf or priority"
+        others = "use fcfs, sjf, priority or fair"
+        prefixes = f"looks for prompts in the prefix cache; switch prefix_caching on, or {others}"
         if not self.paged:
-            prefixes = (
-                f"mode {self.mode!r} has no prefix cache; use fcfs, sjf or priority, or one of {', '.join(PAGED_MODES)}"
-            )
+            prefixes = f"mode {self.mode!r} has no prefix cache; {others}, or one of {', '.join(PAGED_MODES)}"
         check(self.admission != "lpm" or self.prefix_caching, "admission", self.admission, prefixes)
         one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
         whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
@@ -390,7 +391,8 @@ Prompt = str | list[int] | list[Message]
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One prompt on its way in. `time` is `time.perf_counter()` where the caller stood; `label` is for people.
+    """One prompt on its way in. `time` is `time.perf_counter()` where the caller stood; `label` is for people, and
+    says whose it is where shares are fair, unless `client` does.
 
     `said` (paged modes) is of a request that began at another engine, with the same seed: the tokens of each of its
     samples there, None for one that is over. It goes on as if it had been here all the time, and says what follows.
@@ -401,3 +403,9 @@ class Submission:
     time: float | None = None
     label: str = ""
     said: tuple[tuple[int, ...] | None, ...] = ()
+    client: str | None = None
+
+    @property
+    def whose(self) -> str:
+        """To whose share it counts."""
+        return self.label if self.client is None else self.client

@@ -186,7 +186,7 @@ class Request:
     context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
     its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own; `greedy`: its tokens are
     the likeliest by logits that nothing but rules and grammars changes; `adapter`: 0 for the model as it is, or 1 + the
-    number of its adapter."""
+    number of its adapter; `label`: whose it is, where shares are fair."""
 
     id: int
     prompt_length: int
@@ -199,6 +199,7 @@ class Request:
     rules: TokenRules | None = None
     scores: PromptScores | None = None
     adapter: int = 0
+    label: str = ""
     ranked: int = field(init=False)
     greedy: bool = field(init=False)
 

@@ -141,6 +141,9 @@ class Scheduler:
             at += samples
         if self._searched:
             self._search(plan, committed)
+        if self.ledger.waiting.fair:
+            for row, outcome in zip(plan.rows, committed, strict=True):
+                self.ledger.waiting.serve(row.branch.request.label, len(outcome.emitted))
         if self._withholds and all(branch.over for branch in self.ledger.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()

@@ -1,6 +1,7 @@
 """The branches that wait for a slot, and which of them is next."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 from math import inf
@@ -9,7 +10,9 @@ from engine.scheduler.block_pool import BlockPool, root_of
 from engine.scheduler.request import Branch, Request
 
 LOOKED_AT = 128  # requests at least, whose cached prefixes are looked up at once: it takes time in each step
+ANSWERED = 2  # what a token of an answer costs, in tokens of a prompt (Sheng et al. 2024, section 4.1)
 Entry = tuple[float, int, Branch]  # by rank, then by when they came
+Queue = tuple[int, str]  # of which adapter, where they are kept apart, and of which label, where shares are fair
 
 
 class Waiting:
@@ -17,15 +20,22 @@ class Waiting:
     back, come before all that never ran, by priority before those of the same number, the one admitted first before the
     others: so that one ends, whatever the order is. The branches of a request stay together.
 
-    Where adapters are kept `apart`, those of each are a queue of their own, and while `adapter` is set only they are
+    Where shares are "fair" the requests of each label are a queue of their own, and whose requests were served the
+    fewest tokens is next: a virtual token counter (Sheng et al. 2024, Fairness in Serving Large Language Models,
+    algorithm 2). Nobody saves up for later: a label that comes back counts from what the least served that waits has.
+
+    Where adapters are kept `apart`, those of each are queues of their own, and while `adapter` is set only they are
     next, unless `outranked`: somebody waits for another one, and has a lower priority number, or was passed over `most`
     times since that one is served."""
 
     def __init__(self, admission: str, pool: BlockPool, apart: bool = False, most: int = 1) -> None:
         self._admission, self._pool, self._apart, self._most = admission, pool, apart, most
+        self.fair = admission == "fair"
         self._passed = 0
-        self._heaps: dict[int, list[Entry]] = {}
+        self._heaps: dict[Queue, list[Entry]] = {}
         self._numbers = count(1)
+        self._served: Counter[str] = Counter()
+        self._last = ""  # the label that was served last
         self.adapter: int | None = None
 
     def add(self, branches: Iterable[Branch]) -> None:
@@ -38,6 +48,8 @@ class Waiting:
                     rank = request.params.priority
                 case _:
                     rank = 0
+            if self.fair:
+                self._catch_up(request.label)
             heapq.heappush(self._heap_of(branch), (rank, next(self._numbers), branch))
 
     def put_back(self, branch: Branch) -> None:
@@ -53,14 +65,24 @@ class Waiting:
     def take(self) -> Branch:
         """Who is next, as `first` told, and waits no more."""
         own = self._next()
+        branch = own[0][2]
         if self._apart:
-            self._passed = 0 if self.adapter is None else self._passed + any(heap is not own for heap in self._waited())
-        return heapq.heappop(own)[2]
+            others = any(adapter != branch.adapter for adapter, _ in self._waited())
+            self._passed = 0 if self.adapter is None else self._passed + others
+        rank, _, branch = heapq.heappop(own)
+        if self.fair and rank != -inf:
+            self._last = branch.request.label
+            self._served[self._last] += 0 if branch.index else branch.request.prompt_length
+        return branch
+
+    def serve(self, label: str, tokens: int) -> None:
+        """So many tokens of answers were given to requests of this label."""
+        self._served[label] += ANSWERED * tokens
 
     @property
     def outranked(self) -> bool:
         """Whether those of `adapter` have to wait for others."""
-        own, others = self._next(), [heap for heap in self._waited() if heap is not self._heaps.get(self.adapter or 0)]
+        own, others = self._next(), [heap for (adapter, _), heap in self._waited().items() if adapter != self.adapter]
         if self.adapter is None or not others:
             return False
         urgent = self._admission == "priority" and own and min(heap[0][0] for heap in others) < own[0][0]
@@ -74,7 +96,7 @@ class Waiting:
     def look(self) -> None:
         """Ranks by the prefixes that are cached now, where those order the queue."""
         if self._admission == "lpm":
-            for heap in [self._next()] if self.adapter is not None else self._waited():
+            for heap in [self._next()] if self.adapter is not None else self._waited().values():
                 if len(heap) > 1:
                     self._look(heap)
 
@@ -91,19 +113,33 @@ class Waiting:
         for entry in looked:
             heapq.heappush(heap, entry)
 
+    def _catch_up(self, label: str) -> None:
+        waiting = {other for _, other in self._waited()}
+        if label not in waiting:
+            least = min((self._served[other] for other in waiting), default=self._served[self._last])
+            self._served[label] = max(self._served[label], least)
+
     def _heap_of(self, branch: Branch) -> list[Entry]:
-        return self._heaps.setdefault(branch.adapter if self._apart else 0, [])
+        queue = branch.adapter if self._apart else 0, branch.request.label if self.fair else ""
+        return self._heaps.setdefault(queue, [])
 
     def _next(self) -> list[Entry]:
         """The queue whose first one is next, none of its first ones finished; an empty one where nobody waits."""
         waited = self._waited()
         if self.adapter is not None:
-            waited = [heap for heap in waited if heap is self._heaps.get(self.adapter)]
-        return min(waited, key=lambda heap: heap[0][:2], default=[])
+            waited = {queue: heap for queue, heap in waited.items() if queue[0] == self.adapter}
+        found = min(waited.items(), key=self._turn, default=None)
+        return found[1] if found is not None else []
 
-    def _waited(self) -> list[list[Entry]]:
+    def _turn(self, waited: tuple[Queue, list[Entry]]) -> tuple[float, int, int]:
+        """The lowest is next: by the first one's rank, by what its label was served, by when it came."""
+        (_, label), heap = waited
+        rank, number, _ = heap[0]
+        return rank, self._served[label] if self.fair else 0, number
+
+    def _waited(self) -> dict[Queue, list[Entry]]:
         """The queues in which somebody waits."""
         for heap in self._heaps.values():
             while heap and heap[0][2].finished:
                 heapq.heappop(heap)
-        return [heap for heap in self._heaps.values() if heap]
+        return {queue: heap for queue, heap in self._heaps.items() if heap}

@@ -23,6 +23,7 @@ PREEMPTIONS = ((tr("recompute"), "recompute"), (tr("swap"), "swap"), (tr("whiche
 SHORT_ADMISSIONS = (
     *((tr("as they came"), "fcfs"), (tr("shortest first"), "sjf")),
     *((tr("longest prefix first"), "lpm"), (tr("by priority"), "priority")),
+    (tr("fair shares"), "fair"),
 )
 MIXED = ((tr("share steps"), True), (tr("run one at a time"), False))
 FORGOTTEN = ((tr("are forgotten"), False), (tr("go to host memory"), True))

@@ -95,6 +95,7 @@ class Intake:
         matchers = self._grammars.matchers(params, params.branches)
         adapter = self._adapter(params.adapter)
         request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules, adapter=adapter)
+        request.label = submission.whose
         if params.prompt_logprobs is not None:
             request.scores = PromptScores(prompt.ids, params.prompt_logprobs, self._card.vocabulary)
         for index, matcher in enumerate(matchers):

@@ -75,7 +75,7 @@ class Flight:
         if params.prompt_logprobs is not None and self.stream.prompt_scored is not None:
             params = params.with_(prompt_logprobs=None)
         self.sent = self.time if not self.moves else now
-        return Submission(self.prompt, params, self.sent, str(self.number), said if begun else ())
+        return Submission(self.prompt, params, self.sent, str(self.number), said if begun else (), self.label)
 
     def moved(self) -> bool:
         """Its replica is gone. False where it should not be tried at another."""

@@ -152,8 +152,9 @@ class Header:
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
     run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
-    and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to, and
-    offloaded prefixes'; `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did.
+    and V lie in the same blocks. `host_blocks`: blocks of host memory that K and V of preempted requests, and of
+    offloaded prefixes, are copied to; `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody
+    did.
     Of a model that is split over ranks, `rank_devices`, `rank_weights` and `rank_kv` (bytes, the latter of the pool) of
     each, over what they meet in words, and how fast; `sequence_parallel`: whether they share the rows of norms and
     residuals; `expert_parallel`: whether each has some of a mixture's experts whole; of a pipeline how many of the

@@ -150,6 +150,7 @@ class Simulation:
         width: int = 1,
         scored: bool = False,
         priority: int = 0,
+        label: str = "",
     ) -> Request:
         """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams.
         `scored`: it asks how likely its prompt is, where it does not search."""
@@ -164,14 +165,14 @@ class Simulation:
             beam_width=width,
             priority=priority,
         )
-        request = Request(len(self.requests), len(prompt), params, limit, 0)
+        request = Request(len(self.requests), len(prompt), params, limit, 0, label=label)
         for index in range(params.branches):
             output = Output(Letters(), params, frozenset({END}), limit)
             request.branches.append(Branch(request, list(prompt), output, index))
         if width > 1:
             beams.begin(request, search(request))
             if beams.most_blocks(request, self.config.block_size) > self.blocks:
-                return self.add(prompt, max_tokens, ignore_eos, n, width - 1, scored, priority)
+                return self.add(prompt, max_tokens, ignore_eos, n, width - 1, scored, priority, label)
         elif scored:
             request.scores = PromptScores(prompt, 0, VOCABULARY)
             request.scores.most = 5

@@ -1,5 +1,8 @@
 """Who of those that wait is next, in each order of admission."""
 
+import random
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,7 +165,7 @@ def test_to_look_for_prefixes_needs_their_cache() -> None:
     with pytest.raises(InvalidInput, match=r"admission='lpm': .*switch prefix_caching on"):
         EngineConfig(admission="lpm")
     with pytest.raises(
-        InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs, sjf or priority"
+        InvalidInput, match=r"admission='lpm': mode 'static' has no prefix cache; use fcfs, sjf, priority or fair"
     ):
         EngineConfig("static", admission="lpm")
     with pytest.raises(InvalidInput, match=r"admission='lifo': must be one of fcfs, sjf, lpm"):
@@ -191,3 +194,99 @@ def test_adapters_apart_are_queues_of_their_own(adapters: list[int], admission: 
         assert order(waiting) == chosen
         waiting.adapter = None
     assert waiting.first() is None
+
+
+def fair(asked: list[tuple[str, int]]) -> tuple[Waiting, list[Branch]]:
+    """A queue of requests of these labels, with so many tokens of prompt each."""
+    waiting = Waiting("fair", BlockPool(8, SIZE))
+    found = []
+    for (label, _), own in zip(asked, branches(*[(length, 9) for _, length in asked])):
+        own[0].request.label = label
+        waiting.add(own)
+        found += own
+    return waiting, found
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), max_size=14), st.integers(0, 1 << 20))
+def test_the_next_is_of_the_label_that_was_served_least_and_came_first_of_its_own(
+    asked: list[tuple[str, int]], seed: int
+) -> None:
+    waiting, left = fair(asked)
+    pick, served = random.Random(seed), Counter[str]()
+    while left:
+        branch = waiting.take()
+        label = branch.request.label
+        least = min(served[other.request.label] for other in left)
+        assert served[label] == least
+        assert branch is next(other for other in left if other.request.label == label)
+        left.remove(branch)
+        answer = pick.randint(0, 9)
+        waiting.serve(label, answer)
+        served[label] += branch.request.prompt_length + 2 * answer
+    assert waiting.first() is None
+
+
+def test_nobody_saves_up_while_he_asks_for_nothing() -> None:
+    waiting, _ = fair([("busy", 10)] * 20)
+    for _ in range(8):
+        waiting.serve(waiting.take().request.label, 20)
+    late = branches(*[(10, 9)] * 20)
+    for own in late:
+        own[0].request.label = "late"
+        waiting.add(own)
+    turns = []
+    while waiting.first() is not None:
+        turns.append(waiting.take().request.label)
+        waiting.serve(turns[-1], 20)
+    assert turns[:12].count("late") in (6, 7), "in turns from then on, and not all of the late ones first"
+
+
+def test_who_floods_the_queue_keeps_nobody_waiting() -> None:
+    """Forty requests at once, and then one at a time of somebody else."""
+    waits = {}
+    for admission in ("fcfs", "fair"):
+        simulation = Simulation(EngineConfig(max_running=4, token_budget=64, admission=admission), 400)
+        for _ in range(40):
+            simulation.add([1] * 9, 20, ignore_eos=True, label="flood")
+        waits[admission] = []
+        for _ in range(6):
+            request = simulation.add([2] * 9, 4, ignore_eos=True, label="few")
+            before = len(simulation.records)
+            while not request.branches[0].generated:
+                simulation.step()
+            waits[admission].append(len(simulation.records) - before)
+            while not request.finished:
+                simulation.step()
+        simulation.finish()
+        simulation.check_idle()
+    assert max(waits["fair"]) <= 25, "until the next of four slots is free, which is at most an answer"
+    assert max(waits["fcfs"]) > 5 * max(waits["fair"])
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_labels_that_always_wait_get_the_same_whatever_they_send(preemption: str) -> None:
+    """The bound of the paper: two costs of a whole batch and a request."""
+    config = EngineConfig(max_running=4, token_budget=64, admission="fair", block_size=4, preemption=preemption)
+    simulation = Simulation(config, 40, hosts=40)
+    shapes = {"long": (30, 24), "short": (3, 2), "answers": (2, 30)}
+    for label, (prompt, answer) in shapes.items():
+        for _ in range(60):
+            simulation.add([5] * prompt, answer, ignore_eos=True, label=label)
+    got = Counter[str]()
+    most = 2 * 4 * (30 + 2 * 30)
+    while all(
+        any(b.life is Life.WAITING for r in simulation.requests if r.label == label for b in r.branches)
+        for label in shapes
+    ):
+        simulation.step()
+        simulation.check()
+        got = Counter()
+        for request in simulation.requests:
+            (branch,) = request.branches
+            if branch.life is not Life.WAITING:
+                got[request.label] += request.prompt_length + 2 * branch.generated
+        assert max(got[label] for label in shapes) - min(got[label] for label in shapes) <= most
+    assert min(got.values()) > most / 2
+    assert max(got.values()) - min(got.values()) <= 30 + 2 * 24, "no more than one long request apart"
+    simulation.finish()
+    simulation.check_idle()
