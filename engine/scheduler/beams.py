@@ -123,13 +123,13 @@ def make_writable(ledger: Ledger, branches: Sequence[Branch]) -> None:
             ledger.write_alone(branch)
 
 
-def tables(request: Request, block_size: int, cached: Sequence[int]) -> list[tuple[Branch, Branch | None, int]]:
+def tables(request: Request, block_size: int, cached: int) -> list[tuple[Branch, Branch | None, int]]:
     """How a search that waits gets its blocks: each live branch, from whom it takes its first blocks, and how many. The
-    first one takes those that are `cached`; each other shares what it has in common with one before it. One token
+    first one takes so many that are `cached`; each other shares what it has in common with one before it. One token
     before the newest is computed in any case, so that each branch has a row on admission."""
     found: list[tuple[Branch, Branch | None, int]] = []
     for branch in live(request):
-        shared, source = len(cached), None
+        shared, source = cached, None
         if found:
             same, source = max(
                 ((_same(branch.tokens, other.tokens), other) for other, _, _ in found), key=lambda s: s[0]

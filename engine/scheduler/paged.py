@@ -225,22 +225,26 @@ class PagedLayout:
         """Slots for all of a beam search, and blocks for its live paths."""
         ledger, pool, size = self._ledger, self._pool, self._size
         first = beams.live(request)[0]
-        cached = pool.match(first.tokens[:-1], root_of(request.adapter))[0] if self._caching else []
-        tables = beams.tables(request, size, cached)
-        needed = sum(blocks_for(len(branch.tokens), size) - shared for branch, _, shared in tables)
+        cached, hosts = (
+            pool.match_below(first.tokens[:-1], root_of(request.adapter)) if self._caching else ([], list[int]())
+        )
+        tables = beams.tables(request, size, len(cached) + len(hosts))
+        reused = tables[0][2]
+        hosts, cached = hosts[: max(0, reused - len(cached))], cached[:reused]
+        needed = sum(blocks_for(len(branch.tokens), size) - shared for branch, _, shared in tables) + len(hosts)
         reserve = max(1, pool.total // 100) + len(request.branches) - len(tables) if ledger.running else 0
-        kept = sum(map(pool.is_cached, cached[: tables[0][2]]))
-        if pool.available - kept < needed + reserve:
+        if pool.available - sum(map(pool.is_cached, cached)) < needed + reserve:
             return Refusal.NO_BLOCKS
         for _ in request.branches:
             ledger.admit()
         for branch, source, shared in tables:
             assert branch.beam is not None
-            ledger.share(branch, (source.blocks if source is not None else cached)[:shared])
-            ledger.take(branch, blocks_for(len(branch.tokens), size) - shared)
+            own, below = (source.blocks[:shared], []) if source is not None else (cached, hosts)
+            ledger.share(branch, own)
+            ledger.bring(branch, below, blocks_for(len(branch.tokens), size) - len(own))
             self._find(branch, shared)
             branch.computed = branch.beam.found = shared * size
-        return tables[0][2] * size
+        return reused * size
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""

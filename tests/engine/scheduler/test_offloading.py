@@ -79,6 +79,19 @@ def test_of_adapters_each_finds_its_own() -> None:
     assert events(simulation)[SwapEvent.FOUND] == 3
 
 
+def test_a_search_finds_what_the_pool_forgot_too() -> None:
+    simulation = tiered(hosts=40)
+    for which in range(4):
+        ask(simulation, which)
+    before = len(simulation.records)
+    simulation.add([*OPENINGS[0], 60, 9], 6, ignore_eos=True, width=2)
+    simulation.finish()
+    simulation.check()
+    check_said(simulation)
+    assert int(simulation.records[before].reused.sum()) >= 12
+    assert events(simulation)[SwapEvent.FOUND] == 3
+
+
 @pytest.mark.parametrize("depth", [0, 1])
 def test_a_copy_that_a_lost_step_should_have_made_is_found_by_nobody(depth: int) -> None:
     simulation = tiered(hosts=40, depth=depth)
@@ -126,7 +139,8 @@ def test_whatever_comes_up_and_down_every_prompt_says_what_it_says_alone(
     for _ in range(120):
         if simulation.scheduler.ledger.waiting_count < 6 and pick.random() < 0.4:
             opening = pick.choice(OPENINGS[:4])[: pick.choice([4, 8, 12])]
-            simulation.add([*opening, pick.randint(1, 3), 7], pick.randint(1, 12), n=pick.choice([1, 1, 1, 2]))
+            several = {"n": pick.choice([1, 1, 1, 2]), "width": pick.choice([1, 1, 1, 2])}
+            simulation.add([*opening, pick.randint(1, 3), 7], pick.randint(1, 12), **several)
         fault = pick.randrange(40) if faults else -1
         simulation.step(fault == 0, fault == 1, fault == 2)
         simulation.check()
