@@ -97,7 +97,11 @@ class StepSheet(Painted):
             return []
         ranks = [Paragraph(((words, tone),)) for words, tone in _ranks(story)]
         own = [(tr("RANKS"), ranks)] if ranks else []
-        return [*own, (tr("REFUSED"), self._refusals(story)), (tr("BLOCKS"), self._blocks(story))]
+        return [
+            *own,
+            (tr("REFUSED"), self._refusals(story)),
+            (tr("BLOCKS"), [*self._prefixes(story), *self._blocks(story)]),
+        ]
 
     def _refusals(self, story: StepStory) -> list[Paragraph]:
         found = []
@@ -133,14 +137,19 @@ class StepSheet(Painted):
                 blocks,
             )
             found.append(Paragraph((told, (back, Tone.QUIET)), request, SWAP_TIP))
+        return found
+
+    def _prefixes(self, story: StepStory) -> list[Paragraph]:
+        """Those that came back from host memory, and that went there."""
+        found = []
         for (request, branch), blocks in list(story.found_below.items())[:PREEMPTED]:
-            told = (tr("{request} begins alike:", request=story.name(request, branch)), Tone.STRONG)
-            back = trn(
-                "{count:,} block that the pool had forgotten came back from host memory.",
-                "{count:,} blocks that the pool had forgotten came back from host memory.",
+            words = trn(
+                "{request} found {count:,} block in host memory that the pool had forgotten.",
+                "{request} found {count:,} blocks in host memory that the pool had forgotten.",
                 blocks,
+                request=story.name(request, branch),
             )
-            found.append(Paragraph((told, (back, Tone.QUIET)), request, OFFLOAD_TIP))
+            found.append(Paragraph(((words, Tone.STRONG),), request, OFFLOAD_TIP))
         if story.offloaded:
             kept = trn(
                 "{count:,} cached block made room, and is kept in host memory.",

@@ -15,11 +15,12 @@ from app.inside.kv_map.words import summary_words
 from app.inside.step.facts import step_facts
 from app.inside.step.history import StepHistory
 from app.inside.step.story import StepStory
-from app.inside.timeline.marks import Mark, TimelineMarks
+from app.inside.timeline.marks import Mark
 from app.inside.timeline.words import mark_words
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
 from engine.serving.watch.recent import Recent
-from engine.trace import Ended, Record, Step, Submitted, SwapEvent
+from engine.trace import Step, SwapEvent
+from tests.app.inside.test_swapping import marks_of
 
 APPS, TURNS, OPENING = 4, 3, 64
 
@@ -114,10 +115,7 @@ def test_of_a_window_that_came_late_nobody_knows_whose_they_are(trace: Trace) ->
 
 
 def test_the_timeline_tells_a_hit_below_from_one_in_the_pool(trace: Trace) -> None:
-    marks = TimelineMarks()
-    for record in trace.records:
-        _feed(marks, record)
-    seen = marks.marks()
+    seen = marks_of(trace).marks()
     below = seen.where(seen.kind == Mark.FROM_HOST)
     requests = {request for step in steps_of(trace) for request in step.found_below.tolist()}
     assert set(below.request.tolist()) == requests
@@ -125,18 +123,6 @@ def test_the_timeline_tells_a_hit_below_from_one_in_the_pool(trace: Trace) -> No
     reused = {int(r): int(n) for s in steps_of(trace) for r, n in zip(s.request, s.reused) if n}
     assert [reused[request] for request in below.request.tolist()] == below.count.tolist()
     assert "back from host memory" in mark_words(Mark.FROM_HOST, 1, 0.0, 64)
-
-
-def _feed(marks: TimelineMarks, record: Record) -> None:
-    match record:
-        case Step():
-            marks.step(record, record.started, record.ended, 0.0)
-        case Submitted():
-            marks.submit(record, 0.0)
-        case Ended():
-            marks.end(record, 0.0)
-        case _:
-            pass
 
 
 def test_a_step_says_what_made_room_and_who_found_it_again(trace: Trace) -> None:

@@ -79,10 +79,9 @@ def test_the_map_draws_the_blocks_on_the_host_a_square_each(traces: dict[int, Tr
     assert sum(box.width() for box, _ in strip._places) < 60
 
 
-@pytest.mark.parametrize("depth", [0, 1])
-def test_the_timeline_tells_a_swap_from_a_preemption_and_marks_the_budget(traces: dict[int, Trace], depth: int) -> None:
-    trace, marks = traces[depth], TimelineMarks()
-    steps = [record for record in trace.records if isinstance(record, Step)]
+def marks_of(trace: Trace) -> TimelineMarks:
+    """Those of a whole trace."""
+    marks = TimelineMarks()
     for record in trace.records:
         match record:
             case Step():
@@ -95,6 +94,13 @@ def test_the_timeline_tells_a_swap_from_a_preemption_and_marks_the_budget(traces
                 marks.steered(record, 0.0)
             case _:
                 pass
+    return marks
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_timeline_tells_a_swap_from_a_preemption_and_marks_the_budget(traces: dict[int, Trace], depth: int) -> None:
+    trace, marks = traces[depth], marks_of(traces[depth])
+    steps = [record for record in trace.records if isinstance(record, Step)]
     seen = marks.marks()
     counts = {kind: int((seen.kind == kind).sum()) for kind in Mark}
     swapped = sum(len(step.swapped_out) for step in steps)
