@@ -132,7 +132,7 @@ class EngineConfig:
 
     `offload_prefixes` (with prefix caching): cached blocks that make room are copied to host memory first, and come
     back when a prompt begins with what they hold. `swap_memory` is how many bytes of host memory there are for both
-    (None: enough for all that could run, and four times the pool, within a quarter of what is free).
+    (None: enough for all that could run, and four times the pool, within a quarter of what is free, on a GPU 4 GiB).
 
     `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
     run are all of one, as where an adapter is merged into the weights: others wait until none of it runs or waits.

@@ -1,4 +1,5 @@
-"""Host memory for preempted requests: a block there holds what a block of the pool has in every cache."""
+"""Host memory for preempted requests and offloaded prefixes: a block there holds what one of the pool has, of all
+caches."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise

@@ -75,9 +75,10 @@ class Runner(ABC):
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
     `recorded_bytes`: what such a program computes in; `kernels`: what it spends time in, None without one.
-    `host_blocks`: where preempted requests' blocks are copied to. `populating`: the thread that takes the cache's
-    memory from the system, on a CPU. `overlaps`: it has something done on the launching thread while other threads
-    compute, or other ranks read their plan. `draws`: it samples, as no other rank of a split model does.
+    `host_blocks`: where blocks of preempted requests and of offloaded prefixes are copied to. `populating`: the thread
+    that takes the cache's memory from the system, on a CPU. `overlaps`: it has something done on the launching thread
+    while other threads compute, or other ranks read their plan. `draws`: it samples, as no other rank of a split model
+    does.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -125,7 +126,7 @@ class Runner(ABC):
         return []
 
     def keep_host_blocks(self, count: int) -> None:
-        """Takes memory for so many blocks of preempted requests."""
+        """Takes host memory for so many blocks."""
         if self.model.ranks is not None:
             self.model.ranks.keep_host_blocks(count)
         kind = PinnedBlocks if on_gpu_path(self._device) else PlainBlocks

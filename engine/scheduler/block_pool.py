@@ -132,10 +132,6 @@ class BlockPool:
             return blocks, []
         return blocks, self.below.match(tokens[len(blocks) * self.block_size :], serial)[0]
 
-    def key(self, block: int) -> Key:
-        """What a published block answers for."""
-        return self._key[block]
-
     def answers(self, block: int) -> bool:
         """Whether it is published."""
         return block in self._key

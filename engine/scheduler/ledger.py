@@ -209,12 +209,10 @@ class Ledger:
             self.swapping.drop(branch, self.changes)
 
     def forget_copied(self, plan: StepPlan) -> None:
-        """What a step that failed was to copy to host memory, and to blocks that answer for prefixes from there: nobody
-        knows whether it did."""
+        """What a step that failed was to copy to host memory: nobody knows whether it did."""
         for user in (self.swapping, self.offloading):
             if user is not None:
                 user.forget(plan.swap_out, self.changes)
-        self.withdraw(block for _, block in plan.swap_in)
 
     def withdraw(self, blocks: Iterable[int]) -> None:
         """Unpublishes blocks whose content was never written; those that nobody owns become free."""

@@ -192,13 +192,14 @@ class PagedLayout:
         ledger.share(head, shared)
         ledger.bring(head, hosts, needed)
         if held is not None and held.computed > reused:
+            reused = reused // size * size
             self._restore(head, held, reused // size)
         else:
             ledger.drop_swapped(head)
             head.computed = reused
             if sibling is not None and reused % size:
                 ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
-        self._find(head, len(shared) + len(hosts))
+        self._find(head, len(shared))
         return reused
 
     def _coming(self, block: int) -> bool:
@@ -242,7 +243,7 @@ class PagedLayout:
             own, below = (source.blocks[:shared], []) if source is not None else (cached, hosts)
             ledger.share(branch, own)
             ledger.bring(branch, below, blocks_for(len(branch.tokens), size) - len(own))
-            self._find(branch, shared)
+            self._find(branch, len(own))
             branch.computed = branch.beam.found = shared * size
         return reused * size
 

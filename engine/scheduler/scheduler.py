@@ -161,6 +161,9 @@ class Scheduler:
             self.ledger.withdraw(branch.blocks[published : branch.published])
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
+        came, found = set(plan.swap_in), SwapEvent.FOUND
+        swaps = self.ledger.changes.swaps
+        self.ledger.changes.swaps = [c for c in swaps if c.event is not found or (c.host, c.block) not in came]
         self.ledger.forget_copied(plan)
         for row in reversed(plan.rows):
             branch = row.branch

@@ -193,7 +193,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
     room = (
         "host memory for swapped requests and offloaded prefixes, e.g. 1G (default: enough for all, and four times the "
-        "pool, within a quarter of what is free)"
+        "pool, within a quarter of what is free, on a GPU 4 GiB)"
     )
     kept = "with --prefix-caching: what the cache forgets is kept in host memory, and comes back when it is asked for"
     to.add_argument("--offload-prefixes", action="store_true", help=kept)

@@ -24,7 +24,7 @@ class _Keyframe:
     """`changed`: blocks that differ from the keyframe before, None for all; `fields`: their state, field after field.
     `samples` [4, tables]: key, computed, slot, over; `entries` [2, ...]: of blocks that show another owner, the table
     (counted in order of admission) and the block. `swapped` and `back` are the state's, by sample;
-    `kept` its prefixes in host memory, None where there are none."""
+    `kept`: the blocks of host memory whose prefixes differ from those of the keyframe before, and these."""
 
     changed: bytes | None
     fields: bytes
@@ -32,7 +32,7 @@ class _Keyframe:
     entries: bytes
     swapped: dict[int, int]
     back: dict[int, Array]
-    kept: bytes | None
+    kept: bytes
 
 
 def _packed(values: Array) -> bytes:
@@ -60,11 +60,12 @@ class KvHistory:
         self._steps = Column(np.int64)  # where in the trace each step is
         self._frames: list[_Keyframe] = []
         self._last: dict[str, Array] = {}  # the blocks of the last keyframe
+        self._kept: Array = np.zeros(0, np.int32)  # what host memory kept then
         self._cursor: KvState | None = None
 
     def __frozen__(self) -> dict[str, Any]:
         """Without what is only there to go on from."""
-        return vars(self) | {"_last": {}, "_cursor": None}
+        return vars(self) | {"_last": {}, "_kept": self._kept[:0], "_cursor": None}
 
     @property
     def steps(self) -> int:
@@ -131,7 +132,9 @@ class KvHistory:
         entries = np.stack([np.searchsorted(live, owner[beside]), block[beside]]).astype(np.int32)
         which = None if changed is None else _packed(changed)
         packed = (zlib.compress(fields, 1), _packed(samples.astype(np.int64)), _packed(entries))
-        kept = _packed(state.kept) if (state.kept != FREE).any() else None
+        before = np.full(state.hosts, FREE, np.int32) if changed is None else self._kept
+        hosts = np.flatnonzero(state.kept != before).astype(np.int32)
+        kept, self._kept = _packed(np.stack([hosts, state.kept[hosts]])), state.kept.copy()
         self._frames.append(_Keyframe(which, *packed, dict(state.swapped), dict(state.back), kept))
         if changed is None:
             self._last = {name: np.empty_like(values) for name, values in now.items()}
@@ -149,10 +152,10 @@ class KvHistory:
                 field = getattr(state, name)
                 field[changed] = values = np.frombuffer(fields, field.dtype, len(field[changed]), begin)
                 begin += values.nbytes
+            hosts, writers = _unpacked(frame.kept, np.int32).reshape(2, -1)
+            state.kept[hosts] = writers
         state.at = number * self._every - 1
         state.swapped, state.back = dict(self._frames[number].swapped), dict(self._frames[number].back)
-        if (kept := self._frames[number].kept) is not None:
-            state.kept[:] = _unpacked(kept, np.int32)
         samples = _unpacked(self._frames[number].samples, np.int64).reshape(4, -1)
         entries = _unpacked(self._frames[number].entries, np.int32).reshape(2, -1)
         _open_tables(state, samples, entries)

@@ -1,9 +1,9 @@
 """What lies in host memory, a square each, below the pool: blocks of preempted requests, and forgotten prefixes."""
 
 import math
-from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
@@ -18,7 +18,7 @@ from app.ui.look.font_face import Face
 from app.ui.painted import Painted
 
 SIDE, GAP, AFTER = 8, 2, 5  # pixels of the design: a square, between two of one run, and between runs
-LINES = 3  # at most
+LINES, NAMED = 3, 8  # at most: lines, and runs by name
 TITLE, NONE = tr("on the host"), tr("on the host: none")
 
 
@@ -58,8 +58,8 @@ class Run(NamedTuple):
 def runs(state: KvState) -> list[Run]:
     """Of samples that wait in the order of their requests, then of prefixes by who computed them."""
     waiting = [Run(key // SAMPLES, blocks, prefix=False) for key, blocks in sorted(state.swapped.items())]
-    kept = sorted(state.kept[state.kept != FREE].tolist())
-    return waiting + [Run(writer, len(list(same)), prefix=True) for writer, same in groupby(kept)]
+    writers, counts = np.unique(state.kept[state.kept != FREE], return_counts=True)
+    return waiting + [Run(*run, prefix=True) for run in zip(writers.tolist(), counts.tolist())]
 
 
 class HostStrip(Painted):
@@ -85,8 +85,11 @@ class HostStrip(Painted):
             self.update()
 
     def words(self) -> str:
-        """ "#4: 5 blocks, prefix of #5: 4 blocks", or that there are none."""
-        return ", ".join(run.words() for run in self._runs) or tr("none")
+        """ "#4: 5 blocks, prefix of #5: 4 blocks", the first of them by name, or that there are none."""
+        told = [run.words() for run in self._runs[:NAMED]]
+        if more := sum(run.blocks for run in self._runs[NAMED:]):
+            told.append(trn("{count:,} block more", "{count:,} blocks more", more))
+        return ", ".join(told) or tr("none")
 
     @property
     def _begin(self) -> float:

@@ -219,6 +219,7 @@ class KvState:
         """What comes back is seen with the sample's next row, which says how much of the last block is filled."""
         keys = keys_of(step.swap_request, step.swap_branch)
         found = step.swap_block[step.swap_event == SwapEvent.FOUND]
+        found = found[self.references[found] > 0]  # of a step that failed its blocks went back
         self.filled[found] = self.size
         self.event[found], self.event_at[found] = Mark.FOUND, self.at
         of = step.swap_event < SwapEvent.OFFLOADED

@@ -167,7 +167,7 @@ class StepStory:
         self.preempted = preempted_samples(step)
         self.swapped_out, self.swapped_in = (swapped_blocks(step, event) for event in (SwapEvent.OUT, SwapEvent.IN))
         self.found_below = swapped_blocks(step, SwapEvent.FOUND)
-        self.offloaded = int((step.swap_event == SwapEvent.OFFLOADED).sum())
+        self.offloaded = int(((step.swap_event == SwapEvent.OFFLOADED) & (step.swap_block >= 0)).sum())
         self.kernels = KernelLines(step, self.header)
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())

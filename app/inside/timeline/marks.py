@@ -116,6 +116,7 @@ class TimelineMarks:
         self._submitted: dict[int, float] = {}  # when, of requests that have no token yet
         self._gaps, self._first = _Waits(), _Waits()  # between tokens, and until a request's first one
         self._returning: dict[int, int] = {}  # samples that are swapped in and have no row yet: how many blocks
+        self._found: set[int] = set()  # requests whose prefix came back from the host, and that have no row yet
         self._budgets: list[Steered] = []
         self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
@@ -138,6 +139,7 @@ class TimelineMarks:
             self._highest = max(self._highest, self._floor)
         if len(step.preempted):
             self._preempt(step, begin)
+        self._found.update(step.found_below.tolist())
         back = step.swap_event == SwapEvent.IN
         if back.any():
             self._returning |= Counter(_keys(step.swap_request[back], step.swap_branch[back]).tolist())
@@ -153,10 +155,10 @@ class TimelineMarks:
                 blocks = self._returning.pop(int(key[i]))
                 self._mark(Mark.SWAPPED_IN, begin, int(slot[i]), int(key[i]) >> BRANCH_BITS, blocks)
         if len(step.reused):
-            below = set(step.found_below.tolist())
             for row in np.flatnonzero(step.reused > 0).tolist():
                 request = int(step.request[row])
-                kind = Mark.FROM_HOST if request in below else Mark.PREFIX_HIT
+                kind = Mark.FROM_HOST if request in self._found else Mark.PREFIX_HIT
+                self._found.discard(request)
                 self._mark(kind, begin, int(step.slot[row]), request, int(step.reused[row]))
         if len(step.token_row):
             told = np.unique(step.token_row)
@@ -174,6 +176,7 @@ class TimelineMarks:
         self._mark(_OF_REASON.get(record.reason, Mark.FINISHED), time, slot, record.request)
         self._away.pop(key, None)
         self._returning.pop(key, None)
+        self._found.discard(record.request)
         if slot >= 0:
             self._slots.last[slot] = np.nan
 

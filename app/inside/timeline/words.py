@@ -198,8 +198,8 @@ def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
         )
     elif kind is Mark.FROM_HOST:
         what = trn(
-            "prefix hit, {count:,} token back from host memory needed no computing",
-            "prefix hit, {count:,} tokens back from host memory needed no computing",
+            "prefix hit, {count:,} token needed no computing and came from host memory",
+            "prefix hit, {count:,} tokens needed no computing, some or all of them came from host memory",
             count,
         )
     elif kind is Mark.SWAPPED_OUT:

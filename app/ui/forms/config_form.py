@@ -162,8 +162,14 @@ class ConfigForm(QWidget):
         return replace(config, swap_memory=rest.swap_memory) if config.uses_host else config
 
     def set_config(self, config: EngineConfig) -> None:
-        """Shows these settings. What the config's mode has no use for keeps its value."""
+        """Shows these settings. What the config's mode has no use for keeps its value, as does what becomes of old
+        prefixes where none are cached."""
+        offloading = self["offload_prefixes"].get()
         self._form.show(config, config.mode)
+        if not config.prefix_caching:
+            blocked = self._form.blockSignals(True)
+            self["offload_prefixes"].set(offloading)
+            self._form.blockSignals(blocked)
         self._admission = config.admission
         self._show_rows()
 

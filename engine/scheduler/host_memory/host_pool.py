@@ -42,10 +42,10 @@ class HostPool(BlockPool):
         """Of each pair the host block, the first, to the pool's. The caller's reference to it goes with the step."""
         pairs = list(pairs)
         self._back += pairs
-        self._until_sealed += [host for host, _ in pairs]
+        self._until_sealed += [host for host, _ in reversed(pairs)]  # a chain's end is to be forgotten first
 
     def keep_after(self, hosts: Iterable[int]) -> None:
-        """The caller's references to these go with the step."""
+        """The caller's references to these go with the step, the first of them is to be forgotten first."""
         self._until_sealed += hosts
 
     def copy_nothing_to(self, hosts: Iterable[int]) -> None:
@@ -59,7 +59,7 @@ class HostPool(BlockPool):
             return (), ()
         out, back, after = tuple(self._out), tuple(self._back), self._until_sealed
         self._out, self._back, self._until_sealed = [], [], []
-        self.release(after[::-1])  # a chain's end first, as in the pool
+        self.release(after)
         return out, back
 
     @staticmethod

@@ -18,15 +18,15 @@ class Offloading:
     is what was not asked for longest there: so a prefix that goes up and down is copied out once."""
 
     def __init__(self, pool: BlockPool, host: HostPool) -> None:
-        self._pool, self._host = pool, host
+        self._host = host
         pool.below = host
 
     def keep(self, evicted: list[Evicted], changes: Changes) -> None:
-        """Has these blocks copied out, but for what is there, and for what has no room beside all that is in use."""
+        """Has these blocks copied out, but for what is there. They come with a chain's end first, which is of no use
+        without its beginning: where there is no room for all beside what is in use, for those that come last."""
         host = self._host
-        for block, key, serial in evicted:
-            if host.touch(key) or not host.available:
-                continue
+        missing = [each for each in evicted if not host.touch(each[1])]
+        for block, key, serial in missing[max(0, len(missing) - host.available) :]:
             (there,) = host.take_forgetting(1, changes)
             host.answer(there, key, serial)
             host.copy_out([(block, there)])
@@ -38,13 +38,13 @@ class Offloading:
         self._host.share(hosts)
 
     def back(self, branch: Branch, hosts: list[int], place: int, changes: Changes) -> None:
-        """Has these, which `hold` was told of, copied to the branch's blocks from `place` on, which then answer for
-        their prefixes."""
+        """Has these, which `hold` was told of, copied to the branch's blocks from `place` on."""
         owner, blocks = (branch.request.id, branch.index), branch.blocks[place : place + len(hosts)]
         self._host.copy_back(zip(hosts, blocks, strict=True))
-        for at, (host, block) in enumerate(zip(hosts, blocks), place):
-            self._pool.publish(block, *self._host.key(host))
-            changes.swaps.append(SwapChange(SwapEvent.FOUND, host, block, *owner, at))
+        changes.swaps += [
+            SwapChange(SwapEvent.FOUND, host, block, *owner, at)
+            for at, (host, block) in enumerate(zip(hosts, blocks), place)
+        ]
 
     def forget(self, out: Pairs, changes: Changes) -> None:
         """Forgets what a step that failed was to copy out: nobody knows whether it did."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Swapping:
     """Of a preempted branch those blocks are copied that nobody else owns: a block that would merely be cached is the
     first to be taken by whoever the branch made way for. What others own stays theirs, and is found with them again, or
-    computed again.
+    computed again. Where prefixes are offloaded, those that can be found are: they are not copied a second time.
     """
 
     def __init__(self, pool: BlockPool, host: HostPool, cost: SwapCost | None = None) -> None:
@@ -33,6 +33,7 @@ class Swapping:
             return
         size, references = self._pool.block_size, self._pool.references
         place = next((i for i, block in enumerate(branch.blocks) if references(block) == 1), len(branch.blocks))
+        place = place if self._pool.below is None else max(place, branch.published)
         blocks, before = branch.blocks[place : blocks_for(branch.computed, size)], place * size
         if not blocks or len(blocks) > self._host.available:
             return

@@ -29,6 +29,7 @@ class _Open:
     samples: int
     scheduled: float | None = None
     found: bool = False  # what of its prompt was in the cache is counted
+    below: int = 0  # tokens that came back from host memory
     answered: bool = False
     first: dict[int, float] = field(default_factory=dict)
     last: dict[int, float] = field(default_factory=dict)
@@ -81,7 +82,9 @@ class Observer:
     def _step(self, step: Step) -> None:
         self.running, self.free = step.running, step.free_blocks + step.cached_blocks
         self.preemptions += len(step.preempted)
-        self.from_host += len(step.found_below) * self.header.config.block_size
+        for request in step.found_below.tolist():  # at depth 1 a record before that of its row
+            if (one := self._open.get(request)) is not None:
+                one.below += self.header.config.block_size
         if step.refused_reason:
             self.capacity = step.refused_reason[0] in CAPACITY
         if not step.rows:
@@ -97,6 +100,7 @@ class Observer:
                 if not one.found and step.count[row]:  # of a prompt under way nothing is told yet
                     one.found = True
                     self.reused += int(step.reused[row])
+                    self.from_host += min(one.below, int(step.reused[row]))
         self.generated += len(step.token)
         gaps, now = [], step.ended
         for row in step.token_row.tolist():

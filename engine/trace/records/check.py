@@ -122,7 +122,8 @@ class RecordCheck:
 
     def _step(self, step: Step) -> None:
         assert self._header is not None
-        slots, blocks = max(self._header.config.slots, 1), self._header.blocks
+        config, blocks = self._header.config, self._header.blocks
+        slots = max(config.slots, 1)
         for names in TOGETHER:
             lengths = {len(getattr(step, name)) for name in names}
             optional = names[0] in ("preempted", "request")  # columns that older traces left out
@@ -140,10 +141,16 @@ class RecordCheck:
         _within("block_place", step.block_place, -1, max(blocks, 1))
         for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
             _within(name, getattr(step, name), 0, len(step.token))
-        _within("swap_event", step.swap_event, 0, len(SwapEvent))
+        _within("swap_event", step.swap_event, 0, len(SwapEvent) if config.offload_prefixes else SwapEvent.OFFLOADED)
         _within("swap_host", step.swap_host, 0, self._header.host_blocks)
         _within("swap_block", step.swap_block, -1, blocks)
-        _within("swap_place", step.swap_place, -1, max(blocks, 1))
+        nobodys = (step.swap_event == SwapEvent.OFFLOADED) | (step.swap_event == SwapEvent.FORGOTTEN)
+        _within("swap_place", step.swap_place[~nobodys], 0, max(blocks, 1))
+        for column in (step.swap_place, step.swap_request, step.swap_branch):
+            _expect(bool((column[nobodys] == -1).all()), "an owner of an offloaded prefix")
+        _expect(
+            bool((step.swap_block[step.swap_event == SwapEvent.FOUND] >= 0).all()), "a prefix that came to no block"
+        )
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
         _expect(len(step.drafted) in (0, step.rows) and len(step.accepted) == len(step.drafted), "drafts of each row")
@@ -170,7 +177,7 @@ class RecordCheck:
         self._owners("beam", step.beam_request, step.beam_branch.clip(0), 0)
         _within("beam_branch", step.beam_branch, -1, MOST)
         _within("beam_fate", step.beam_fate, 0, len(Fate))
-        self._owners("swapped", step.swap_request, step.swap_branch, -1)
+        self._owners("swapped", step.swap_request[~nobodys], step.swap_branch[~nobodys], 0)
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())

@@ -249,8 +249,7 @@ class Step:
     @property
     def moved_blocks(self) -> int:
         """How many blocks were copied to host memory, and back."""
-        event = self.swap_event
-        return len(event) - int(((event == SwapEvent.DROPPED) | (event == SwapEvent.FORGOTTEN)).sum())
+        return int((self.swap_block >= 0).sum())
 
     @property
     def found_below(self) -> Array:

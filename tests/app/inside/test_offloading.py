@@ -26,17 +26,25 @@ APPS, TURNS, OPENING = 4, 3, 64
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
-    """Four prompts with a beginning each take turns over a pool that has room for the blocks of two."""
+def traces() -> dict[int, Trace]:
+    """By depth: four prompts with a beginning each take turns over a pool that has room for the blocks of two."""
+    traces = {}
     with Engine(ModelSpec("demo"), EngineConfig(cuda_graphs=False), threads=1) as engine:
-        memory = 22 * 8 * engine.card.kv_token_bytes
-        config = EngineConfig("continuous", 2, 256, 8, memory, prefix_caching=True, offload_prefixes=True)
-        found = engine.begin(config)
-        params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
-        for turn in range(TURNS):
-            for app in range(APPS):
-                engine.submit([20 + app] * OPENING + [9, 90 + turn], params).result(timeout=60)
-    return found
+        for depth in (0, 1):
+            values = {"prefix_caching": True, "offload_prefixes": True, "depth": depth, "cuda_graphs": False}
+            memory = 22 * 8 * engine.card.kv_token_bytes
+            traces[depth] = engine.begin(EngineConfig("continuous", 2, 256, 8, memory, **values))  # type: ignore[arg-type]
+            params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
+            turns = [(turn, app) for turn in range(TURNS) for app in range(APPS)]
+            streams = [engine.submit([20 + app] * OPENING + [9, 90 + turn], params) for turn, app in turns]
+            for stream in streams:
+                stream.result(timeout=60)
+    return traces
+
+
+@pytest.fixture
+def trace(traces: dict[int, Trace]) -> Trace:
+    return traces[0]
 
 
 def steps_of(trace: Trace) -> list[Step]:
@@ -99,6 +107,10 @@ def test_the_strip_wraps_and_tells_whose_a_square_is(trace: Trace, qtbot: QtBot)
     strip.resize(130, strip.height())
     strip.grab()
     assert sum(box.width() for box, _ in strip._places) < 10 * kept
+    state.kept[:] = np.arange(state.hosts)
+    strip.show_state(state)
+    assert strip.words().count(",") == 8
+    assert strip.words().endswith(f"{state.hosts - 8} blocks more")
 
 
 def test_of_a_window_that_came_late_nobody_knows_whose_they_are(trace: Trace) -> None:
@@ -114,15 +126,16 @@ def test_of_a_window_that_came_late_nobody_knows_whose_they_are(trace: Trace) ->
     assert run.words() == f"prefixes: {sum(each.blocks for each in runs(whole.tip))} blocks"
 
 
-def test_the_timeline_tells_a_hit_below_from_one_in_the_pool(trace: Trace) -> None:
-    seen = marks_of(trace).marks()
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_timeline_tells_a_hit_below_from_one_in_the_pool(traces: dict[int, Trace], depth: int) -> None:
+    steps, seen = steps_of(traces[depth]), marks_of(traces[depth]).marks()
     below = seen.where(seen.kind == Mark.FROM_HOST)
-    requests = {request for step in steps_of(trace) for request in step.found_below.tolist()}
+    requests = {request for step in steps for request in step.found_below.tolist()}
     assert set(below.request.tolist()) == requests
     assert requests
-    reused = {int(r): int(n) for s in steps_of(trace) for r, n in zip(s.request, s.reused) if n}
+    reused = {int(r): int(n) for s in steps for r, n in zip(s.request, s.reused) if n}
     assert [reused[request] for request in below.request.tolist()] == below.count.tolist()
-    assert "back from host memory" in mark_words(Mark.FROM_HOST, 1, 0.0, 64)
+    assert "came from host memory" in mark_words(Mark.FROM_HOST, 1, 0.0, 64)
 
 
 def test_a_step_says_what_made_room_and_who_found_it_again(trace: Trace) -> None:

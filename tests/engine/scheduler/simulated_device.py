@@ -342,7 +342,7 @@ class Simulation:
             self._host[host * size : (host + 1) * size] = [_UNWRITTEN] * size
         own = {block for row in plan.rows for block in row.branch.blocks}
         for _, block in plan.swap_in:
-            if block in own:  # else it went to others, who have written since
+            if block in own or not self.pool.references(block):  # else it went to others, who have written since
                 self._cache[block * size : (block + 1) * size] = [_UNWRITTEN] * size
 
     def _beside(self) -> tuple[list[Row], list[Committed]]:

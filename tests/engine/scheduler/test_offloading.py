@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.specs import COLOCATED_MODES, EngineConfig
-from engine.trace.records import SwapEvent
+from engine.scheduler.host_memory import HostPool
+from engine.scheduler.plan import Changes
+from engine.trace.records import FinishReason, SwapEvent
 from tests.engine.scheduler.simulated_device import Simulation
 from tests.engine.scheduler.test_swapping import check_said, events
 
@@ -16,7 +18,8 @@ OPENINGS = [[n + 1] * 12 for n in range(6)]  # three full blocks each
 
 
 def tiered(hosts: int, blocks: int = 12, depth: int = 0, mode: str = "continuous", **changes: object) -> Simulation:
-    config = EngineConfig(mode, 4, 64, 4, depth=depth, prefix_caching=True, offload_prefixes=True, **changes)  # type: ignore[arg-type]
+    values = {"max_running": 4, "token_budget": 64, "block_size": 4, "depth": depth} | changes
+    config = EngineConfig(mode, prefix_caching=True, offload_prefixes=True, **values)  # type: ignore[arg-type]
     return Simulation(config, blocks, depth, hosts=hosts)
 
 
@@ -116,14 +119,69 @@ def test_what_a_step_that_ran_out_of_memory_should_have_brought_is_brought_again
     simulation = tiered(hosts=40)
     for which in range(4):
         ask(simulation, which)
-    simulation.add([*OPENINGS[0], 9], 6, ignore_eos=True)
+    request = simulation.add([*OPENINGS[0], *range(60, 78)], 6, ignore_eos=True)
     simulation.step(starves=True)
     simulation.check()
-    before = events(simulation)[SwapEvent.FOUND]
+    assert events(simulation)[SwapEvent.FOUND] == 0, "of a step that failed nothing is told"
     simulation.finish()
     simulation.check()
     check_said(simulation)
-    assert events(simulation)[SwapEvent.FOUND] == before + 3
+    assert request.branches[0].reason is FinishReason.LENGTH
+    assert events(simulation)[SwapEvent.FOUND] == 3
+
+
+def test_where_there_is_little_room_the_beginnings_are_kept() -> None:
+    """A chain of twelve blocks, and room for a part of it."""
+    for hosts in (4, 8):
+        simulation = tiered(hosts, blocks=14)
+        for opening in (1, 2, 1):
+            before = len(simulation.records)
+            simulation.add([opening] * 48 + [7], 2, ignore_eos=True)
+            simulation.finish()
+        assert sum(int(record.reused.sum()) for record in simulation.records[before:]) >= 4 * hosts
+        check_said(simulation)
+
+
+def test_what_was_asked_for_last_is_forgotten_last() -> None:
+    host, changes = HostPool(3, 4), Changes()
+    keys = [(0, (token,) * 4) for token in range(3)]
+    for serial, key in enumerate(keys, 1):
+        (block,) = host.take(1)
+        host.answer(block, key, serial)
+        host.release([block])
+    assert host.touch(keys[0])
+    assert host.take_forgetting(2, changes) == [1, 2]
+    assert [(change.event, change.host) for change in changes.swaps] == [(SwapEvent.FORGOTTEN, n) for n in (1, 2)]
+    assert not host.touch(keys[1])
+
+
+def test_what_is_swapped_is_copied_once_and_what_can_be_found_is_not() -> None:
+    """With and without prefixes that are offloaded, as many copies."""
+    moved = []
+    for offload in (False, True):
+        config = EngineConfig(
+            "continuous", 8, 256, 4, prefix_caching=True, preemption="swap", offload_prefixes=offload, depth=0
+        )
+        simulation = Simulation(config, 20, 0, hosts=60)
+        for n in range(4):
+            simulation.add([n + 1] * 15, 30, ignore_eos=True)
+        simulation.finish()
+        check_said(simulation)
+        moved.append(sum(record.moved_blocks for record in simulation.records))
+        assert sum(len(record.preempted) for record in simulation.records) > 2
+    assert moved[1] <= 1.3 * moved[0]
+
+
+def test_the_longest_prefix_is_looked_for_on_the_host_too() -> None:
+    simulation = tiered(hosts=40, max_running=1, token_budget=64, admission="lpm")
+    for which in range(4):
+        ask(simulation, which)
+    first = simulation.add([99] * 14, 4, ignore_eos=True)
+    second = simulation.add([*OPENINGS[0], 9], 4, ignore_eos=True)
+    while not second.finished:
+        simulation.step()
+    assert not first.finished
+    simulation.finish()
 
 
 @settings(max_examples=60)
@@ -136,6 +194,7 @@ def test_whatever_comes_up_and_down_every_prompt_says_what_it_says_alone(
     preemption = pick.choice(["recompute", "swap"])
     admission = pick.choice(["fcfs", "lpm"])
     simulation = tiered(hosts, 14, depth, mode, preemption=preemption, admission=admission)
+    simulation.memory = (pick.choice([8, 20, 1000]), 1000)
     for _ in range(120):
         if simulation.scheduler.ledger.waiting_count < 6 and pick.random() < 0.4:
             opening = pick.choice(OPENINGS[:4])[: pick.choice([4, 8, 12])]

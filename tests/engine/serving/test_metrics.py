@@ -6,8 +6,9 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine import EngineConfig, EngineProcess, ModelSpec
+from engine import Engine, EngineConfig, EngineProcess, ModelSpec, SamplingParams
 from engine.serving import ServingSettings
+from engine.serving.metrics.observer import Observer
 from engine.trace import timings
 from tests.engine.serving.conftest import calling, serving
 
@@ -100,3 +101,20 @@ def test_what_came_back_from_host_memory_is_counted_apart() -> None:
     assert hits + below == value(families, "prompt_tokens_cached", "_total")
     asked = value(families, "prefix_cache_queries", "_total")
     assert value(families, "external_prefix_cache_queries", "_total") == asked - hits
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_no_hit_is_counted_twice_where_requests_make_way_and_come_back(depth: int) -> None:
+    with Engine(ModelSpec("demo"), threads=1) as engine:
+        memory = 24 * 8 * engine.card.kv_token_bytes
+        values: dict[str, Any] = {"depth": depth, "cuda_graphs": False, "offload_prefixes": True}
+        trace = engine.begin(EngineConfig("chunked", 6, 256, 8, memory, prefix_caching=True, **values))
+        seen, last = Observer(trace, "demo"), 0
+        streams = [engine.submit([9 + n % 3] * 31, SamplingParams(max_tokens=40, ignore_eos=True)) for n in range(8)]
+        for stream in streams:
+            stream.result(timeout=60)
+            hits = seen.reused - seen.from_host
+            assert hits >= last
+            last = hits
+    assert seen.preemptions
+    assert seen.from_host <= sum(len(step.found_below) for step in trace.steps) * 8
