@@ -6,7 +6,7 @@ Roles are dynamic properties: `widget.setProperty("role", "heading")`.
 from string import Template
 
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QStyleFactory
+from PySide6.QtWidgets import QApplication, QLayout, QStyleFactory
 
 import resources
 from app.ui.look import theme
@@ -33,14 +33,27 @@ def style_sheet(tokens: Theme | None = None) -> str:
     return Template(resources.path("style.qss").read_text(encoding="utf-8")).substitute(values)
 
 
+def _dress(app: QApplication) -> None:
+    """Every widget once. Left to itself Qt begins at each that it has rules of, and goes through all below it: eleven
+    times through each in this window. So it forgets the rules of all, and learns those of the windows alone."""
+    app.setFont(theme.ui())
+    app.setPalette(theme.palette(theme.current()))
+    style, windows = app.style(), [w for w in app.topLevelWidgets() if w.parentWidget() is None]
+    style.unpolish(app)
+    for window in windows:
+        style.polish(window)
+    app.setStyleSheet(style_sheet())
+    for window in windows:  # one within another learns only later that what is in it has another size
+        for layout in window.findChildren(QLayout):
+            layout.invalidate()
+
+
 def apply(app: QApplication) -> None:
     """Dresses the application, now and after every change of theme or zoom."""
     app.setStyle(QStyleFactory.create("Fusion"))
 
     def dress() -> None:
-        app.setFont(theme.ui())
-        app.setPalette(theme.palette(theme.current()))
-        app.setStyleSheet(style_sheet())
+        _dress(app)
 
     def on_scheme() -> None:
         if theme.choice() == "system":

@@ -1,10 +1,11 @@
 import gc
 import sys
+from collections import Counter
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QSize, QTimer
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtCore import QEvent, QObject, QSize, QTimer
+from PySide6.QtWidgets import QApplication, QDialog, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.ui.look import theme
@@ -102,6 +103,58 @@ def test_the_style_sheet_is_one_that_qt_reads(qtbot: QtBot, tokens: Theme) -> No
     widget.setStyleSheet(style_sheet(tokens))  # "Could not parse" is a warning, and a warning fails the test
     widget.show()
     assert "$" not in style_sheet(tokens)
+
+
+class Dressed(QObject):
+    """How often each widget was told of another style, by its name."""
+
+    def __init__(self, app: QApplication) -> None:
+        super().__init__(app)
+        self.times = Counter[str]()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.StyleChange and watched.objectName():
+            self.times[watched.objectName()] += 1
+        return False
+
+
+def nest(parent: QWidget) -> QLabel:
+    """A heading in a row in a column in the parent."""
+    inner, label = QWidget(objectName="inner"), QLabel("words", objectName="deepest")
+    label.setProperty("role", "heading")
+    row, within, outer = QHBoxLayout(), QVBoxLayout(inner), QVBoxLayout(parent)
+    row.addWidget(label)
+    within.addLayout(row)
+    outer.addWidget(inner)
+    return label
+
+
+def test_a_change_of_theme_dresses_every_widget_once_however_deep_it_lies(qapp: QApplication, qtbot: QtBot) -> None:
+    window = QWidget(objectName="window")
+    qtbot.addWidget(window)
+    dialog = QDialog(window, objectName="dialog")
+    labels = nest(window), nest(dialog)
+    window.show()
+    dialog.show()
+    dressed = Dressed(qapp)
+    qapp.installEventFilter(dressed)
+    theme.set_theme("light")
+    qapp.removeEventFilter(dressed)
+    assert dressed.times == {"window": 1, "dialog": 1, "inner": 2, "deepest": 2}
+    for label in labels:
+        assert label.palette().color(label.foregroundRole()) == LIGHT.secondary
+
+
+def test_what_a_window_needs_at_another_zoom_is_known_at_once(qtbot: QtBot) -> None:
+    window, other = QWidget(), QWidget()
+    for widget in (window, other):
+        qtbot.addWidget(widget)
+        nest(widget)
+    window.show()
+    assert window.minimumSizeHint().width() > 0
+    theme.set_zoom(2.0)
+    other.show()
+    assert window.minimumSizeHint() == other.minimumSizeHint()
 
 
 def test_void_methods_of_qt_keep_the_references_to_none(qtbot: QtBot) -> None:
