@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from PySide6.QtWidgets import (
     QSpinBox,
     QTabBar,
     QToolButton,
+    QWidget,
 )
 from pytestqt.qtbot import QtBot
 
@@ -50,6 +53,23 @@ def find(window: MainWindow, kind: type, name: str) -> object:
     found = window.findChild(kind, name)
     assert found is not None, f"no {name}"
     return found
+
+
+@contextmanager
+def held_up(process: int) -> Iterator[None]:
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def at_rest(qtbot: QtBot, window: MainWindow) -> None:
+    """Waits until nothing in the window has moved for a fifth of a second."""
+    before: list[QRect] = []
+    while before != (now := [widget.geometry() for widget in window.findChildren(QWidget)]):
+        before = now
+        qtbot.wait(200)
 
 
 def write(window: MainWindow, text: str, count: int, max_tokens: int = 24) -> None:
@@ -125,15 +145,17 @@ def test_what_nobody_changed_stays_as_it_is_when_requests_end(qtbot: QtBot, read
 
 
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
-    window, bridge = ready, ready.bridge
-    write(window, "Tell me a story.", 4, 400)
+    window, bridge, engine = ready, ready.bridge, ready.session.engine_pid
+    assert engine is not None
+    write(window, "Tell me a story.", 4, 1000)
     window.page.sampling.form["ignore_eos"].set(True)
     window.page.composer.send()
-    qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
-    window.page.batching.form["max_running"].set(2)
-    assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
-    assert window.session.config.max_running == 16
-    window.session.stop([0])
+    qtbot.waitUntil(lambda: len(bridge.requests) == 4, timeout=WAIT)
+    with held_up(engine):  # however slow this process is, no request ends before it is stopped
+        window.page.batching.form["max_running"].set(2)
+        assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
+        assert window.session.config.max_running == 16
+        window.session.stop([0])
     qtbot.waitUntil(lambda: "when the 3 running requests end" in window.page.batching.note.text(), timeout=WAIT)
     action(window, "Stop, or cancel the load").trigger()
     qtbot.waitUntil(lambda: window.session.config.max_running == 2, timeout=WAIT)
@@ -376,7 +398,7 @@ def folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
     setup = window.compare.setup
     theme.set_zoom(2.0)
     window.resize(1280, 720)
-    qtbot.wait(1000)
+    at_rest(qtbot, window)
     assert window.width() == 1280
     for part in (setup.workload, setup.rules_button, setup.race, setup.picker):
         assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
@@ -498,7 +520,7 @@ def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow
         for inside in (False, True):
             ready.page.see_inside(inside)
             ready.page.wall.cards.request_opened.emit(0)
-            qtbot.wait(1000)
+            at_rest(qtbot, ready)
             assert (ready.width(), ready.height()) == (1280, 720)
             ready.page.transcript._rewrite()
             text = ready.page.transcript.text
