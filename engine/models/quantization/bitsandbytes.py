@@ -1,6 +1,8 @@
 """bitsandbytes: LLM.int8() (Dettmers et al. 2022) and 4-bit NormalFloat (QLoRA, Dettmers et al. 2023)."""
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -15,12 +17,29 @@ from engine.models.quantization.passing_weight import multiply, wanted
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
 LARGEST = 127  # code of 8 bits
 FLOAT16 = 60_000.0  # less than its largest number
+COMPILING: dict[str, Any] = {name: vars(torch)[name] for name in ("compile", "_disable_dynamo") if name in vars(torch)}
+
+
+@cache
+def library() -> Any:
+    """bitsandbytes, its functions marked neither for torch's compiler nor against it: no engine compiles any, and the
+    marks alone import all of the compiler, 1.4 s and 75 MB in each process."""
+    try:
+        vars(torch).update(dict.fromkeys(COMPILING, _unmarked))
+        return import_module("bitsandbytes")
+    finally:
+        vars(torch).update(COMPILING)
+
+
+def _unmarked(function: Any = None, **_: Any) -> Any:
+    return _unmarked if function is None else function
 
 
 def bits_config(name: str, dtype: torch.dtype) -> Any:
     """What `from_pretrained` takes as `quantization_config`."""
     from transformers import BitsAndBytesConfig
 
+    library()  # before transformers imports it
     match name:
         case "int8" | "int8-plain":
             return BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=OUTLIERS if name == "int8" else 0.0)
@@ -85,19 +104,15 @@ def codes_of(layer: Any, tables: dict[bytes, Tensor]) -> Codes:
 
 def four_bit_codes(weight: Tensor, twice: bool, tables: dict[bytes, Tensor]) -> Codes:
     """A weight `[outputs, inputs]`, inputs a multiple of 64, in nf4; `twice`: its scales are quantized too."""
-    from bitsandbytes.functional import quantize_4bit
-
-    packed, state = quantize_4bit(weight.contiguous(), compress_statistics=twice, quant_type="nf4")
+    packed, state = library().functional.quantize_4bit(weight.contiguous(), compress_statistics=twice, quant_type="nf4")
     outputs, inputs = weight.shape
     return _entries(packed, state, outputs, inputs, tables)
 
 
 def eight_bit_codes(weight: Tensor) -> Codes:
     """A weight `[outputs, inputs]` in 8 bits, rounded in float16 as layers are. Inputs are multiplied as they are."""
-    from bitsandbytes.functional import int8_vectorwise_quant
-
     less = (weight.abs().amax(1, keepdim=True).float() / FLOAT16).clamp(min=1.0)  # rows that float16 cannot hold
-    codes, highest, _ = int8_vectorwise_quant((weight / less).to(torch.float16).contiguous())
+    codes, highest, _ = library().functional.int8_vectorwise_quant((weight / less).to(torch.float16).contiguous())
     return Codes(Coding.BYTES, codes, highest.float().view(-1, 1) * less / LARGEST)
 
 

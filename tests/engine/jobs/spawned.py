@@ -26,8 +26,14 @@ def first_token(arguments: Any, report: Report) -> list[str]:
     return sorted(set(sys.modules) - before)
 
 
-def compiler(arguments: Any, report: Report) -> list[Any]:
-    """Whether torch's compiler was there, and what a function gives that it has gone through."""
+def compiler(quantizations: list[str], report: Report) -> list[Any]:
+    """Whether torch's compiler was there after a token of each model, and what a function gives that has gone through
+    it."""
+    from engine import Engine, ModelSpec, SamplingParams
+
+    for quantization in quantizations:
+        with Engine(ModelSpec("demo-draft", quantization), threads=1) as engine:
+            engine.submit("Once", SamplingParams(max_tokens=1)).result()
     before = "torch._dynamo" in sys.modules
     import torch
 
