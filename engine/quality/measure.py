@@ -25,6 +25,7 @@ from engine.memory.allocator import release_references
 from engine.models import attention
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
+from engine.models.quantization import bitsandbytes
 from engine.quality.report import BATCH, READING, QualityReport, QualityRow
 from engine.quality.rounded_kv import RoundedKv
 from engine.quality.texts import read_text, scored_tokens
@@ -172,7 +173,7 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
     specs = [ModelSpec(**spec) for spec in arguments["specs"]]
     for library in {SCHEMES[spec.quantization].library for spec in specs} - {""}:
         with suppress(Exception):  # what is missing, or broken, is told by the load, whose seconds are told too
-            import_module(library)
+            bitsandbytes.library() if library == bitsandbytes.NAME else import_module(library)
     with tempfile.TemporaryFile() as file:
         yardstick = Yardstick(read_text(arguments["text"]), arguments["tokens"], arguments["window"], file)
         original, place = _measured(ModelSpec(**arguments["original"]), yardstick, "original", report, True)

@@ -24,6 +24,12 @@ NEEDED = (
     "engine.checkpoints.hub.client",
     "engine.checkpoints.hub.resumable_download",
 )
+CONTEXT = "original_max_position_embeddings"
+ROPES: tuple[dict[str, Any], ...] = (  # what each computes in its own way would import the compiler at every load
+    {"rope_type": "default"},
+    {"rope_type": "yarn", "factor": 2.0},
+    {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, CONTEXT: 64},
+)
 MARKS = ("allow_in_graph", "assume_constant_result", "disable")
 LATER = {
     "torch._dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex",
@@ -47,7 +53,9 @@ def preload(needed: Iterable[str] = NEEDED) -> None:
         from engine.memory.live_bytes import LiveBytes
 
         with LiveBytes(), torch.device("meta"):  # a load makes its modules there, and counts bytes when they run
-            transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=1))
+            for rope in ROPES:
+                turned = rope | {"rope_theta": 10_000.0}
+                transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=1, rope_parameters=turned))
 
 
 @contextmanager

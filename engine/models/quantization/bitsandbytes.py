@@ -14,6 +14,7 @@ from engine.kernels.products.coding import Coding
 from engine.models.quantization.coded_linear import CodedLinear
 from engine.models.quantization.passing_weight import multiply, wanted
 
+NAME = "bitsandbytes"
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
 LARGEST = 127  # code of 8 bits
 FLOAT16 = 60_000.0  # less than its largest number
@@ -26,7 +27,7 @@ def library() -> Any:
     marks alone import all of the compiler, 1.4 s and 75 MB in each process."""
     try:
         vars(torch).update(dict.fromkeys(COMPILING, _unmarked))
-        return import_module("bitsandbytes")
+        return import_module(NAME)
     finally:
         vars(torch).update(COMPILING)
 

@@ -27,14 +27,22 @@ def first_token(arguments: Any, report: Report) -> list[str]:
 
 
 def compiler(quantizations: list[str], report: Report) -> list[Any]:
-    """Whether torch's compiler was there after a token of each model, and what a function gives that has gone through
-    it."""
+    """Whether torch's compiler was there after a token of the model in each quantization, or after models were made
+    whose positions turn in other ways; and what a function gives that has gone through it."""
     from engine import Engine, ModelSpec, SamplingParams
 
     for quantization in quantizations:
         with Engine(ModelSpec("demo-draft", quantization), threads=1) as engine:
             engine.submit("Once", SamplingParams(max_tokens=1)).result()
-    before = "torch._dynamo" in sys.modules
+    had = ["torch._dynamo" in sys.modules]
     import torch
+    from transformers import GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM
 
-    return [before, torch.compile(lambda x: x + 1, backend="eager")(torch.tensor(2.0)).item()]
+    turned = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    turned["original_max_position_embeddings"] = 8192
+    with torch.device("meta"):  # as a load makes them
+        GptOssForCausalLM(GptOssConfig(num_hidden_layers=1))
+        had.append("torch._dynamo" in sys.modules)
+        LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, rope_parameters=turned))
+        had.append("torch._dynamo" in sys.modules)
+    return [*had, torch.compile(lambda x: x + 1, backend="eager")(torch.tensor(2.0)).item()]
