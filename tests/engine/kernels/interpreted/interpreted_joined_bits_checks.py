@@ -2,6 +2,7 @@
 TRITON_INTERPRET=1."""
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -11,20 +12,20 @@ from transformers import PreTrainedModel
 
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
-
-pytest.importorskip("bitsandbytes")
-
-from bitsandbytes.nn import Int8Params, Linear4bit, Linear8bitLt, Params4bit
+if find_spec("bitsandbytes") is None:
+    pytest.skip("bitsandbytes is not here", allow_module_level=True)
 
 from engine.kernels.jit import launched
 from engine.kernels.products.four_bits import FEW_ROWS, four_bit_matmul_kernel
 from engine.models.fusion.fuse import fuse
+from engine.models.quantization.bitsandbytes import library
 from engine.models.weight_count import held_bytes
 from tests.engine.fusing_case import all_kernels, difference, logits, served
 
 JOINED = 5  # layers of the one decoder layer, whose products are joined
 SINGLE = 2  # others of theirs
 HEAD = 1  # which no quantizer takes
+bits = library().nn
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,12 +37,12 @@ def quantized(linear: nn.Linear, quantization: str) -> Any:
     sizes = linear.in_features, linear.out_features
     if quantization.startswith("int8"):
         threshold = 6.0 if quantization == "int8" else 0.0
-        layer: Any = Linear8bitLt(*sizes, bias=False, has_fp16_weights=False, threshold=threshold)
-        layer.weight = Int8Params(linear.weight.data, requires_grad=False, has_fp16_weights=False).to("cpu")
+        layer: Any = bits.Linear8bitLt(*sizes, bias=False, has_fp16_weights=False, threshold=threshold)
+        layer.weight = bits.Int8Params(linear.weight.data, requires_grad=False, has_fp16_weights=False).to("cpu")
     else:
-        layer = Linear4bit(*sizes, bias=False, compute_dtype=torch.float16, quant_type="nf4")
+        layer = bits.Linear4bit(*sizes, bias=False, compute_dtype=torch.float16, quant_type="nf4")
         double = quantization == "nf4-double"
-        weight = Params4bit(linear.weight.data, requires_grad=False, compress_statistics=double, quant_type="nf4")
+        weight = bits.Params4bit(linear.weight.data, requires_grad=False, compress_statistics=double, quant_type="nf4")
         layer.weight = weight.to("cpu")
         layer.support_avx512bf16_for_cpu = False  # laid out as on a GPU
     layer.bias = linear.bias
