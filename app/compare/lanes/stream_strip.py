@@ -94,5 +94,5 @@ class StreamStrip(Painted):
             painter.setBrush(t.edge if over else self.color_of(request))
             painter.drawEllipse(QPointF(x + px(4), self.height() / 2), px(3), px(3))
             words = " ".join("".join(view.parts[-TAIL:])[-TAIL:].split())
-            text = face.cut(words or "…", wide - px(24), Qt.TextElideMode.ElideLeft)
+            text = face.last_words(words or "…", wide - px(24))
             face.say(painter, x + px(12), baseline, text, t.faint if over else t.secondary)

@@ -158,7 +158,7 @@ class CardPainter:
         room = self.lines - self._small_print(painter, x, baseline, view, "" if lines else self._says(view, why))
         shown = lines[-room:] if room > 0 else []
         if room == 1 and len(lines) > 1:  # as many of the last words as a line holds
-            shown = [self.mono.cut(" ".join(lines[-2:]), self.width - 2 * self.pad, Qt.TextElideMode.ElideLeft)]
+            shown = [self.mono.last_words(" ".join(lines[-2:]), self.width - 2 * self.pad)]
         baseline -= (self.lines - room) * self.line_height
         top = baseline - (len(shown) - 1) * self.line_height
         if shown and shown[-1] is lines[-1]:

@@ -50,6 +50,12 @@ class FontFace:
         """The text, with an ellipsis where it is wider than `width`."""
         return text if self.width(text) <= width else self.metrics.elidedText(text, mode, width)
 
+    def last_words(self, text: str, width: float) -> str:
+        """As many of its last words as `width` has room for, or a part of the very last."""
+        cut = self.cut(text, width, Qt.TextElideMode.ElideLeft)
+        _, _, whole = cut.partition(" ")
+        return f"… {whole}" if whole and cut != text else cut
+
 
 def wrapped(text: str, face: FontFace, width: float, lines: int = 99) -> list[str]:
     """The first `lines` lines of a short text, the last one elided."""
