@@ -46,8 +46,9 @@ class MeasureCell:
 
     @property
     def spread(self) -> float | None:
-        """Half of what lies between the lowest and the highest repeat, as a share of the median; None for one."""
-        if len(self.values) < 2 or not self.value:
+        """Half of what lies between the lowest and the highest repeat, as a share of the median; None for one, and
+        where that is next to nothing of the largest."""
+        if len(self.values) < 2 or not self.value or abs(self.value) < max(map(abs, self.values)) / 1000:
             return None
         return (max(self.values) - min(self.values)) / 2 / abs(self.value)
 

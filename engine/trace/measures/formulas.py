@@ -103,9 +103,9 @@ activated_experts | activated experts | % |  | mean over steps of the experts th
 expert_imbalance | expert imbalance | × | lower | mean over steps of the tokens that each layer sends to the experts \
     of its busiest rank / an even share of them, all layers together
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
-swapped_blocks | blocks to the host and back |  | lower | KV blocks copied to host memory, and back: of preempted \
+swapped_blocks | host copies |  | lower | KV blocks copied to host memory, and back: of preempted \
     requests, and of prefixes that are offloaded
-swap_time | copying them | s | lower | time of all steps in which blocks were copied to host memory and back
+swap_time | host copying | s | lower | time of all steps in which blocks were copied to host memory and back
 outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
 KV memory:
 kv.waste | KV waste | % | lower | mean over the time in which requests are there, of (reserved + internal + \

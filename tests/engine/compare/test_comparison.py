@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.compare.comparison import Comparison, compare, table
+from engine.compare.comparison import Comparison, MeasureCell, compare, table
 from engine.trace.measures.metrics import Metrics, measure
 from engine.trace.measures.slo import Slo
 from tests.engine.trace.hand_made import static_batch
@@ -105,3 +105,8 @@ def test_one_run_prints_as_the_same_table() -> None:
     assert "40 in, 170 out" in printed
     assert "78.8 %" in printed
     assert "×" not in printed
+
+
+def test_of_next_to_nothing_no_spread_is_told() -> None:
+    assert MeasureCell((0.0001, 4e-13, 2e-13)).spread is None
+    assert MeasureCell((-0.1, 0.1, 0.2)).spread == pytest.approx(1.5)
