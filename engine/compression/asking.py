@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import Prompt, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Prompt
 from engine.core import EngineFace, Stream
 from engine.jobs import LoadCancelled, LoadProgress
 from engine.trace import FinishReason, PromptScored

@@ -17,7 +17,8 @@ from engine.compression.pieces import Piece, pieces_of, read_as_one
 from engine.compression.prompt_parts import KEEPS, Part, parts_of, replaced
 from engine.compression.strike import keep_most, without
 from engine.config.checks import InvalidInput, number
-from engine.config.specs import COLOCATED_MODES, EngineConfig, ModelSpec, Prompt
+from engine.config.specs import COLOCATED_MODES, EngineConfig, ModelSpec
+from engine.config.submission import Prompt
 from engine.core import EngineFace, EngineProcess
 from engine.trace import FinishReason
 

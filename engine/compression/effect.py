@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.compression.asking import GREEDY, Asker, Report
 from engine.config.checks import InvalidInput, whole
-from engine.config.specs import Prompt
+from engine.config.submission import Prompt
 from engine.core import EngineFace, Stream
 from engine.trace import PromptScored
 

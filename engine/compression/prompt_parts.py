@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.config.checks import InvalidInput, shown
-from engine.config.specs import Message, Prompt
+from engine.config.submission import Message, Prompt
 
 INSTRUCTIONS, QUESTION = "instructions", "question"
 KEEPS = {

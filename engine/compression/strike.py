@@ -6,7 +6,7 @@ from itertools import groupby
 from engine.compression.pieces import Piece
 from engine.compression.prompt_parts import rewritten
 from engine.config.checks import number
-from engine.config.specs import Prompt
+from engine.config.submission import Prompt
 
 
 def keep_most(pieces: Sequence[Piece], ratio: float) -> list[bool]:

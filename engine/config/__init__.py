@@ -22,9 +22,7 @@ from engine.config.specs import (
     SPECULATIONS,
     EngineConfig,
     InvalidInput,
-    Message,
     ModelSpec,
-    Prompt,
     SamplingParams,
-    Submission,
 )
+from engine.config.submission import Message, Prompt, Submission

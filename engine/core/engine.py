@@ -15,7 +15,8 @@ import torch
 
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.config.submission import Prompt, Submission
 from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost, Fault, device_lost, fault_of
 from engine.core.inbox import Ask, Inbox

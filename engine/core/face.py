@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import EngineConfig, Prompt, SamplingParams, Submission
+from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.submission import Prompt, Submission
 from engine.core.run import Run
 from engine.core.stream import Stream
 from engine.trace.records import ModelCard

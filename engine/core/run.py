@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from engine.config.specs import InvalidInput, Submission
+from engine.config.specs import InvalidInput
+from engine.config.submission import Submission
 from engine.core.stream import Stream
 from engine.trace.records import Ended, Record, Submitted
 from engine.trace.trace import Trace

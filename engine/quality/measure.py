@@ -17,7 +17,8 @@ from torch import Tensor
 
 from engine.checkpoints.catalog import local_info
 from engine.config.schemes import SCHEMES
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine.config.submission import Submission
 from engine.core.engine import Engine
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress

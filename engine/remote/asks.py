@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.config.checks import InvalidInput
 from engine.config.plain import plain
-from engine.config.specs import Message, Prompt, SamplingParams, Submission
+from engine.config.specs import SamplingParams
+from engine.config.submission import Message, Prompt, Submission
 
 LONGEST_LABEL = 200
 OLDEST = 3600.0  # seconds that a request may have waited before it was sent

@@ -13,7 +13,8 @@ from typing import Any
 from engine.config.checks import InvalidInput, whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
-from engine.config.specs import EngineConfig, Prompt, Submission
+from engine.config.specs import EngineConfig
+from engine.config.submission import Prompt, Submission
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter, Ticket
 from engine.jobs.progress import LoadCancelled

@@ -65,11 +65,10 @@ class Waiting:
     def take(self) -> Branch:
         """Who is next, as `first` told, and waits no more."""
         own = self._next()
-        branch = own[0][2]
+        rank, _, branch = heapq.heappop(own)
         if self._apart:
             others = any(adapter != branch.adapter for adapter, _ in self._waited())
             self._passed = 0 if self.adapter is None else self._passed + others
-        rank, _, branch = heapq.heappop(own)
         if self.fair and rank != -inf:
             self._last = branch.request.label
             self._served[self._last] += 0 if branch.index else branch.request.prompt_length
@@ -138,8 +137,10 @@ class Waiting:
         return rank, self._served[label] if self.fair else 0, number
 
     def _waited(self) -> dict[Queue, list[Entry]]:
-        """The queues in which somebody waits."""
+        """The queues in which somebody waits, which are all that are kept."""
         for heap in self._heaps.values():
             while heap and heap[0][2].finished:
                 heapq.heappop(heap)
-        return {queue: heap for queue, heap in self._heaps.items() if heap}
+        if not all(self._heaps.values()):
+            self._heaps = {queue: heap for queue, heap in self._heaps.items() if heap}
+        return self._heaps

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine.config.specs import Prompt
+from engine.config.submission import Prompt
 from engine.core.stream import Delta
 from engine.serving.answers import Form, TokensTold
 from engine.serving.answers.form import Json, usage

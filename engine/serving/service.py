@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine.config.checks import InvalidInput, check
-from engine.config.specs import Submission
+from engine.config.submission import Submission
 from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
 from engine.serving.admission import Admission

@@ -5,7 +5,7 @@ from itertools import product
 from random import Random
 
 import resources
-from engine.config.specs import Message
+from engine.config.submission import Message
 from engine.workloads.texts import SLOT, stories
 
 TURNS = re.compile(r"<\|user\|>(.*?)</s><\|assistant\|>(.*?)</s>")

@@ -6,7 +6,8 @@ from random import Random
 
 import resources
 from engine.config.checks import InvalidInput, whole
-from engine.config.specs import Prompt, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Prompt
 from engine.workloads.distributions import Times
 from engine.workloads.mooncake import is_mooncake, read_mooncake
 from engine.workloads.prompt_files import PromptFile, first_character, read_jsonl, read_sharegpt, read_text

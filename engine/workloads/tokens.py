@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.checkpoints.inspect import embedded_folder, inspect_folder, looks_like_path, tokenizer_of
-from engine.config.specs import InvalidInput, Prompt
+from engine.config.specs import InvalidInput
+from engine.config.submission import Prompt
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -8,7 +8,8 @@ from itertools import cycle
 from math import isfinite
 
 from engine.config.checks import check, whole
-from engine.config.specs import Prompt, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,7 @@ def captured_words(header: Header) -> str:
     if header.host_blocks:
         size = header.host_blocks * header.config.block_size * header.kv_token_bytes
         room, rate = bytes_words(size), bytes_words(round(header.swap_rate))
-        words.append(tr("Host memory: {size} for KV, copied at {rate} a second", size=room, rate=rate))
+        words.append(tr("Host memory: {size}, copied at {rate}/s", size=room, rate=rate))
     return "\n".join(words)
 
 

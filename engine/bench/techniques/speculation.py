@@ -7,7 +7,8 @@ from dataclasses import replace
 from statistics import median
 
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, ModelSpec, Prompt, SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.submission import Prompt
 from engine.core.engine import Engine
 from engine.trace.measures.metrics import Metrics
 from engine.trace.measures.metrics import measure as measured_run

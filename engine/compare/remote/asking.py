@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 
 from engine.compare.remote.server import Server
-from engine.config.specs import Prompt, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Prompt
 from engine.trace.thoughts import THOUGHTS_CLOSED, THOUGHTS_OPENED
 
 Json = dict[str, Any]

@@ -23,7 +23,8 @@ from engine.compare.remote.asking import (
 from engine.compare.remote.probe import Capabilities
 from engine.compare.remote.sample import UNTOLD, Sample
 from engine.compare.remote.server import Server
-from engine.config.specs import EngineConfig, Submission
+from engine.config.specs import EngineConfig
+from engine.config.submission import Submission
 from engine.core.stream import Stream, Ticket
 from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Notice, Step, Submitted
 from engine.trace.trace import Trace

@@ -24,7 +24,8 @@ from typing import Any
 from engine.config.checks import whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.config.submission import Prompt, Submission
 from engine.core.child.log import Stacks, take_log
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from engine.config.checks import shown
-from engine.config.specs import InvalidInput, Message, Prompt
+from engine.config.specs import InvalidInput
+from engine.config.submission import Message, Prompt
 from engine.core.intake.time_limit import time_limit
 from engine.trace.records import ModelCard
 from engine.workloads.tokens import PIECE, count_up_to

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from engine.config.specs import Message
+from engine.config.submission import Message
 from engine.serving.asked.reading import Asked
 from engine.serving.asked.sampled import Sampled
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from engine.config.specs import Message
+from engine.config.submission import Message
 from engine.serving.asked.chat import ChatMessage
 from engine.serving.asked.reading import Asked
 

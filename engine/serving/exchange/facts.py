@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.config.specs import Prompt, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Prompt
 from engine.core.stream import Stream
 from engine.serving.exchange.exchange import Exchange
 from engine.serving.metrics.observer import REASONS

@@ -13,7 +13,8 @@ from typing import Any
 from engine.config.checks import check, shown, whole
 from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
-from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, Prompt, Submission
+from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput
+from engine.config.submission import Prompt, Submission
 from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
 from engine.core.stream import Stream

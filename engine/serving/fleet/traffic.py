@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.config.specs import InvalidInput, Submission
+from engine.config.specs import InvalidInput
+from engine.config.submission import Submission
 from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
 from engine.core.stream import Cancel, StreamRouter, Ticket

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from engine.config.specs import Prompt
+from engine.config.submission import Prompt
 from engine.serving.exchange import Facts
 from engine.serving.otlp import names
 

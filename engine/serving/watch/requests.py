@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import Prompt, Submission
+from engine.config.submission import Prompt, Submission
 from engine.core.stream import Stream
 from engine.remote.asks import heard
 from engine.remote.frames import PATH

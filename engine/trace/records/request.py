@@ -7,7 +7,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from engine.config.specs import Message, SamplingParams
+from engine.config.specs import SamplingParams
+from engine.config.submission import Message
 from engine.trace.column import Array
 from engine.trace.records.arrays import empty
 

@@ -249,12 +249,13 @@ class Step:
     @property
     def moved_blocks(self) -> int:
         """How many blocks were copied to host memory, and back."""
-        return int((self.swap_block >= 0).sum())
+        return int((self.swap_block >= 0).sum()) if len(self.swap_block) else 0
 
     @property
     def found_below(self) -> Array:
         """The requests of which blocks came back from offloaded prefixes, once for each such block."""
-        return np.asarray(self.swap_request[self.swap_event == SwapEvent.FOUND])
+        owners = self.swap_request
+        return np.asarray(owners[self.swap_event == SwapEvent.FOUND]) if len(owners) else owners
 
     @property
     def swapped_out(self) -> set[tuple[int, int]]:

@@ -243,7 +243,7 @@ def test_the_last_admitted_makes_way_and_the_first_is_preempted_by_nobody() -> N
         ledger = simulation.scheduler.ledger
         ids = [branch.request.id for branch in ledger.running]
         assert ids == sorted(ids)
-        heap = ledger.waiting._heaps.get(0, [])
+        heap = ledger.waiting._heaps.get((0, ""), [])
         waiting = [b.request.id for *_, b in sorted(heap) if b.life is Life.PREEMPTED]
         assert waiting == sorted(waiting)
     lost = Counter(request for record in simulation.records for request in record.preempted.tolist())

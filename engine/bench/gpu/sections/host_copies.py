@@ -9,7 +9,7 @@ import torch
 from engine.bench.gpu.report import Bench, columns
 from engine.runner.host_blocks import PinnedBlocks
 
-LAYERS, BLOCK = 32, (8, 16, 128)  # of Llama-3.1-8B in bfloat16: K and V of each 64 KiB a block and layer
+LAYERS, BLOCK = 32, (8, 16, 128)  # of Llama-3.1-8B in bfloat16: K and V together 64 KiB a block and layer
 TINY = 2, (2, 4, 8)
 POOL, COPIED = 256, (1, 8, 64)
 SHARE = 0.8  # of the plain copy, of 64 blocks
@@ -31,7 +31,7 @@ def host_copies(bench: Bench) -> None:
         there = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
         here = torch.empty(size, dtype=torch.uint8, device=device)
         out = [(7 * i % POOL, i) for i in range(count)]
-        back = [(there, block) for block, there in out]
+        back = [(at, block) for block, at in out]
         leaving, coming = (
             bench.watch.seconds(partial(copy, pairs)) for copy, pairs in ((host.out, out), (host.back, back))
         )

@@ -10,7 +10,8 @@ from typing import Any
 
 from ray import serve
 
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
+from engine.config.submission import Submission
 from engine.core.child.process import SILENCE, EngineProcess
 from engine.trace.records import Record, encode
 

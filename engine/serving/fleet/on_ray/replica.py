@@ -11,7 +11,8 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
 from engine.config.live_budget import LiveBudget
-from engine.config.specs import EngineConfig, InvalidInput, Prompt, Submission
+from engine.config.specs import EngineConfig, InvalidInput
+from engine.config.submission import Prompt, Submission
 from engine.core.child.process import EngineDied
 from engine.core.face import EngineFace
 from engine.core.stream import Stream

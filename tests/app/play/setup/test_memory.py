@@ -124,7 +124,7 @@ def test_captured_decode_steps_are_told_on_a_gpu_and_threads_on_a_cpu() -> None:
     assert captured_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
     hosts = replace(GPU, host_blocks=1000, swap_rate=17e9)
     size = bytes_words(1000 * GPU.config.block_size * GPU.kv_token_bytes)
-    assert captured_words(hosts).splitlines()[-1] == f"Host memory: {size} for KV, copied at 15.8 GB a second"
+    assert captured_words(hosts).splitlines()[-1] == f"Host memory: {size}, copied at 15.8 GB/s"
     assert captured_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
     mixed = replace(GPU, mixed_graphs=(16, 32, 64))
     assert captured_words(mixed) == "Decode graphs: 1–256 rows (35)\nMixed graphs: 16–64 tokens (3)"
