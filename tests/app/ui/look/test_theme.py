@@ -140,7 +140,8 @@ def test_a_change_of_theme_dresses_every_widget_once_however_deep_it_lies(qapp: 
     qapp.installEventFilter(dressed)
     theme.set_theme("light")
     qapp.removeEventFilter(dressed)
-    assert dressed.times == {"window": 1, "dialog": 1, "inner": 2, "deepest": 2}
+    wanted = {"window": 1, "dialog": 1, "inner": 2, "deepest": 2}  # others are what a test before has not deleted yet
+    assert {name: dressed.times[name] for name in wanted} == wanted
     for label in labels:
         assert label.palette().color(label.foregroundRole()) == LIGHT.secondary
 
