@@ -277,6 +277,9 @@ class SamplingParams:
     those before it, with that many alternatives: None for none of it, 0 for the tokens' own alone. Such a request reads
     no cached prefix.
 
+    `attention` tells with each token of the answer what it attended to, in every layer and head. Steps that do so are
+    not replayed.
+
     Where `admission` asks for it, who has the lowest `priority` joins first, of those alike who came first.
 
     `adapter` is the name of one of the model's adapters, "" for the model as it is.
@@ -311,6 +314,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     priority: int = 0
     adapter: str = ""
+    attention: bool = False
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -336,6 +340,7 @@ class SamplingParams:
         whole("n", self.n, 1, MOST_SAMPLES)
         whole("priority", self.priority, -MOST_PRIORITY, MOST_PRIORITY)
         text("adapter", self.adapter)
+        check(isinstance(self.attention, bool), "attention", self.attention, "must be True or False")
         self._check_rules()
         self._check_beams()
 
@@ -355,6 +360,8 @@ class SamplingParams:
             check(not getattr(self, name), name, getattr(self, name), weighs.replace("leave it 1", "leave it out"))
         told = "a beam search tells nothing of its prompt; leave it out, or beam_width at 1"
         check(self.prompt_logprobs is None, "prompt_logprobs", self.prompt_logprobs, told)
+        paths = "a beam search moves its paths from row to row; leave it out, or beam_width at 1"
+        check(not self.attention, "attention", self.attention, paths)
         object.__setattr__(self, "temperature", 0.0)
 
     @property

@@ -56,7 +56,8 @@ def attend(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     begun = time.perf_counter()
     options, later = Options(scale, sliding_window, softcap, s_aux), getattr(key, LATER, None)
-    place = getattr(batch, "place", None)
+    watch = getattr(batch, "watch", None)
+    place = getattr(batch, "place", None) if watch is None else None  # which keeps queries to itself
     if later is not None and place is None:
         query, key = later.done(query, key)
     if later is not None and place is not None:
@@ -65,6 +66,8 @@ def attend(
         out = batch.attend(layer, query, key, value, options)
     if timer is not None:
         timer.seconds += time.perf_counter() - begun
+    if watch is not None:
+        watch.note(known.layer_idx, layer, query, key, options)
     return out, None
 
 

@@ -109,6 +109,10 @@ class ContiguousCache:
             return None
         return self._bias[:, None, None, first : self.end]
 
+    def keys(self, strip: int, layer: int, key: Tensor) -> Tensor:
+        """`[tokens, kv_heads, head_dim]`: a layer's of a member, its newest, of `key`, among them."""
+        return self.layers[layer][0][strip, :, self.end - self.lengths[strip] : self.end].transpose(0, 1)
+
     def _make_bias(self) -> None:
         starts = to_device([self.end - length for length in self.lengths], self._device)
         empty = torch.arange(self.width, device=self._device) < starts[:, None]

@@ -24,6 +24,7 @@ class DraftModel:
 
     def __init__(self, runner: Runner, token_budget: int) -> None:
         self.runner, self._budget, self._seconds = runner, token_budget, 0.0
+        runner.watches = False
 
     def take_seconds(self) -> float:
         seconds, self._seconds = self._seconds, 0.0

@@ -108,25 +108,27 @@ def apart(words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 @dataclass(slots=True)
 class Results:
     """A step's sampled tokens on the host, in the order of its sampling rows. `masked`: by row that is held to a
-    grammar, how many tokens were allowed, and what the model would rather have said, with its log-probability."""
+    grammar, how many tokens were allowed, and what the model would rather have said, with its log-probability.
+    `attention`: likewise what tokens attended to, as `Emission` has it."""
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
     alternatives: Sequence[list[int]] = ()
     alternative_logprobs: Sequence[list[float]] = ()
     masked: Mapping[int, Beside] = field(default_factory=dict)
+    attention: Mapping[int, Array] = field(default_factory=dict)
 
     def emissions(self, plan: StepPlan) -> list[Emission]:
         """With alternatives for those that asked, and as many as they asked for."""
-        if not self.alternatives and not self.masked:
+        if not (self.alternatives or self.masked or self.attention):
             return Emission.plain(self.tokens, self.logprobs)
         drawn = zip(self.tokens, self.logprobs, strict=True)
-        beside = [self.masked.get(i, FREE) for i in range(len(self.tokens))]
+        beside = [(*self.masked.get(i, FREE), self.attention.get(i)) for i in range(len(self.tokens))]
         if not self.alternatives:
-            return [Emission(t, p, (), "", *held) for (t, p), held in zip(drawn, beside)]
+            return [Emission(t, p, (), "", *told) for (t, p), told in zip(drawn, beside)]
         asked = [row.branch.request.ranked for row in plan.rows for _ in range(row.samples)]
         others = zip(drawn, beside, self.alternatives, self.alternative_logprobs, asked, strict=True)
-        return [Emission(t, p, tuple(zip(a[:k], lp[:k])), "", *held) for (t, p), held, a, lp, k in others]
+        return [Emission(t, p, tuple(zip(a[:k], lp[:k])), "", *told) for (t, p), told, a, lp, k in others]
 
 
 def _sent(tensor: Tensor) -> Tensor:
@@ -164,6 +166,7 @@ class LaunchedStep:
     experts: Array | None = None
     _routed: Tensor | None = None
     _scored: ScoredPositions | None = None
+    _attended: dict[int, Tensor] = field(default_factory=dict)
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
@@ -186,6 +189,10 @@ class LaunchedStep:
         """Likewise how many tokens went to each expert: the counts are then free to be counted anew."""
         self._routed = counts.clone() if counts.device.type == "cpu" else _sent(counts)
 
+    def keep_attention(self, told: dict[int, Tensor]) -> None:
+        """Likewise what tokens attended to, by their place among those drawn."""
+        self._attended = {at: one if one.device.type == "cpu" else _sent(one) for at, one in told.items()}
+
     def tell_scores(self) -> None:
         """Tells requests what the step says of their prompts; `read` has waited for it."""
         if self._scored is not None:
@@ -204,5 +211,7 @@ class LaunchedStep:
             self.experts = self._routed.numpy()
         sampled = self._sampled
         results = Results() if sampled is None else sampled.results()
+        if self._attended:
+            results.attention = {at: told.numpy() for at, told in self._attended.items()}
         self.seconds["wait"] = Clock() - begun
         return results

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.attention.padded import attention, causal_attention, left_padded_bias
 from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
+from engine.runner.attention_watch import Query, Watch
 from engine.runner.contiguous_cache import ContiguousCache
 from engine.runner.launched_step import to_device
 from engine.runner.runner import Computed, Inputs, Runner
@@ -27,6 +29,7 @@ class WholeBatch:
     cache: ContiguousCache | None
     strips: slice
     biases: dict[tuple[int | None, torch.dtype], Tensor | None] = field(default_factory=dict)
+    watch: Watch | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         if self.cache is not None:
@@ -52,6 +55,7 @@ class NextBatch:
     """One token for every member of `cache`, row by strip; it goes to the column before the cache's end."""
 
     cache: ContiguousCache
+    watch: Watch | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         cache = self.cache
@@ -63,6 +67,11 @@ class NextBatch:
         first = cache.start if options.window is None else max(cache.start, end - options.window)
         keys, values = keys[:count, :, first:end], values[:count, :, first:end]
         return attention(query, keys, values, cache.bias(first), options).transpose(1, 2)
+
+
+def _called_with(row: int, count: int, layer: int, key: Tensor) -> Tensor:
+    """`[count, kv_heads, head_dim]`: those of a row's tokens, the last of what a layer was called with."""
+    return key[row, :, -count:].transpose(0, 1)
 
 
 class PaddedRunner(Runner):
@@ -100,12 +109,15 @@ class PaddedRunner(Runner):
         token_ids = self._token_ids(ids, fed).view(len(rows), tokens)
         at = self._tensor(positions).view(len(rows), tokens)
         adapters = self._tensor([row.branch.adapter for row in rows for _ in range(tokens)])
+        if self._watched(rows):
+            asked = [i for i, row in enumerate(rows) if row.branch.request.watched]
+            batch.watch = Watch([Query(i, i, tokens - 1, partial(_called_with, i, rows[i].count)) for i in asked])
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)
             return Computed(self._logits(token_ids, at, 1, batch, timer))
 
-        return Inputs(list(rows), compute)
+        return Inputs(list(rows), compute, watch=batch.watch)
 
     def _next(self, plan: StepPlan) -> Inputs:
         """One token for every member."""
@@ -131,13 +143,17 @@ class PaddedRunner(Runner):
         picked = [strip for strip, row in zip(strips, rows, strict=True) if row.samples]
         at, chosen = self._tensor(positions)[:, None], self._tensor(picked)
         in_order, through = picked == list(range(len(rows))), self._tensor(adapters)
+        batch = NextBatch(self.cache)
+        if self._watched(sampling):
+            asked = [i for i, row in enumerate(sampling) if row.branch.request.watched]
+            batch.watch = Watch([Query(i, picked[i], 0, partial(self.cache.keys, picked[i])) for i in asked])
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(through)
-            logits = self._logits(token_ids, at, 1, NextBatch(self.cache), timer)
+            logits = self._logits(token_ids, at, 1, batch, timer)
             return Computed(logits if in_order else logits.index_select(0, chosen))
 
-        return Inputs(sampling, compute)
+        return Inputs(sampling, compute, watch=batch.watch)
 
     def _arrange(self, staying: Sequence[Branch], joining: Sequence[Row], width: int) -> None:
         """Lets members leave and join. Where that fails half-way, the cache is of no use to those in it."""

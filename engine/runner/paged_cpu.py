@@ -15,11 +15,12 @@ from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.kernels.cpu.structures import Attention
-from engine.kernels.quantized_kv import CODES, is_quantized, rounded
+from engine.kernels.quantized_kv import CODES, dequantize, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import packed_names
+from engine.runner.attention_watch import Watch, packed
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
 from engine.runner.runner import Computed, Inputs, Runner, each_adapter, single
@@ -54,6 +55,7 @@ class CpuBatch:
     blocks: Tensor
     offsets: Tensor
     compiled: bool
+    watch: Watch | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
@@ -187,7 +189,8 @@ class PagedRunner(Runner):
         self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
-        if not plan.scored and self._replays(rows, sum([row.samples for row in sampling])):
+        watched = self._watched(sampling)
+        if not (plan.scored or watched) and self._replays(rows, sum([row.samples for row in sampling])):
             return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
@@ -204,12 +207,21 @@ class PagedRunner(Runner):
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
         adapters = self._tensor(each_adapter(rows)) if self.model.adapters is not None else None
+        batch.watch = packed(rows, self._keys) if watched else None
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)
             return Computed(self._logits(token_ids, at, keep, batch, timer))
 
-        return Inputs(sampling, compute)
+        return Inputs(sampling, compute, watch=batch.watch)
+
+    def _keys(self, layer: int, row: Row, length: int) -> Tensor:
+        """`[length, kv_heads, head_dim]`: a layer's of a row's first tokens."""
+        cache, table = self.k_caches[layer], torch.tensor(row.branch.blocks[: blocks_for(length, self.block_size)])
+        if not is_quantized(cache):
+            return by_blocks.gather_context(cache, table, length)
+        held = quantized.keys_of(cache)
+        return dequantize(held.values[table], held.scales[table], self.model.dtype).flatten(0, 1)[:length]
 
     def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
         """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""

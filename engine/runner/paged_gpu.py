@@ -9,9 +9,9 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.attention.packed_rows import PackedRows
 from engine.kernels.attention.paged_attention import paged_attention
-from engine.kernels.kv_codes import allocate
+from engine.kernels.kv_codes import allocate, apart
 from engine.kernels.place_kv import place_kv
-from engine.kernels.quantized_kv import CODES
+from engine.kernels.quantized_kv import CODES, dequantize
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
@@ -20,6 +20,7 @@ from engine.models.attention import Options, Timer, current_device
 from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
 from engine.parallel.group import Collective
+from engine.runner.attention_watch import Watch, packed
 from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
 from engine.runner.device_rows import DeviceRows
 from engine.runner.launched_step import send_to
@@ -41,6 +42,7 @@ class GpuBatch:
     v_caches: list[Tensor]
     cache_slots: Tensor
     rows: PackedRows
+    watch: Watch | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
@@ -149,13 +151,21 @@ class GpuRunner(Runner):
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
         self._copy_blocks(plan.copies, *self.block_caches)
-        decoding = all(row.kind is Kind.DECODE and row.count == 1 and self.there(row) for row in rows)
+        watch = packed(rows, self._keys) if self._watched([row for row in rows if row.samples]) else None
+        decoding = watch is None and all(row.kind is Kind.DECODE and row.count == 1 and self.there(row) for row in rows)
         if self._draws is None:
             self._rows.follow(rows, lambda branch: ())
         else:
             for branch in self._rows.follow(rows, parameter_words):
                 self._draws.begin(branch)
-        return self._next(rows) if decoding else self._packed(rows, plan.scored_places() if plan.scored else ())
+        return self._next(rows) if decoding else self._packed(rows, plan.scored_places() if plan.scored else (), watch)
+
+    def _keys(self, layer: int, row: Row, length: int) -> Tensor:
+        """`[length, kv_heads, head_dim]`: a layer's of a row's first tokens."""
+        table = self._tensor(row.branch.blocks[: blocks_for(length, self.block_size)])
+        values, scales = apart(self.k_caches[layer])
+        held = values[table] if scales is None else dequantize(values[table], scales[table], self.model.dtype)
+        return held.flatten(0, 1)[:length]
 
     def _begin(self, rows: Sequence[Row]) -> None:
         """The sampler was told when the step was laid out."""
@@ -203,10 +213,10 @@ class GpuRunner(Runner):
         if self._group is not None:
             self._group.broadcast(self._last_token)
 
-    def _packed(self, rows: Sequence[Row], scored: Sequence[int]) -> Inputs:
+    def _packed(self, rows: Sequence[Row], scored: Sequence[int], watch: Watch | None) -> Inputs:
         """Rows of any lengths; the logits of the tokens at the `scored` places come after those that are drawn by."""
         sampling = [row for row in rows if row.samples]
-        size = 0 if scored else self._mixed.size_for(room_wanted(rows))
+        size = 0 if scored or watch is not None else self._mixed.size_for(room_wanted(rows))
         shape = self._mixed_shape(size) if size else PackedShape.of(rows)
         words = shape.filled(rows, self._rows.dummy_slot)
         self._rows.set_lengths(rows)
@@ -226,11 +236,13 @@ class GpuRunner(Runner):
             parts = parts._replace(kept=torch.cat((parts.kept, self._tensor(scored, torch.int32))))
 
         def compute(timer: Timer | None) -> Computed:
-            return Computed(self._packed_logits(shape, parts, timer))
+            return Computed(self._packed_logits(shape, parts, timer, watch))
 
-        return Inputs(sampling, compute, parts.kept_slots, parts.drawn_at)
+        return Inputs(sampling, compute, parts.kept_slots, parts.drawn_at, watch=watch)
 
-    def _packed_logits(self, shape: PackedShape, words: PackedWords, timer: Timer | None = None) -> Tensor:
+    def _packed_logits(
+        self, shape: PackedShape, words: PackedWords, timer: Timer | None = None, watch: Watch | None = None
+    ) -> Tensor:
         """The logits `[kept, vocabulary]` of rows that fill the shape or less of it. Tokens that belong to no row are
         computed beside the others, and nothing is written of them: what attention leaves them with is unspecified."""
         self._hear_tokens()
@@ -239,7 +251,7 @@ class GpuRunner(Runner):
         written, sent = StepInputs(ids, positions, cache_slots, contexts), words[:4]
         packed_inputs(written, *sent, self._rows.state, self.block_size)
         rows = PackedRows(words.starts, contexts, self._rows.tables, words.slots, shape.short)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows, watch)
         if self.model.adapters is not None:  # those of empty rows begin where the next one does
             places = torch.arange(shape.tokens, dtype=torch.int32, device=self._device)
             own = torch.searchsorted(words.starts, places, right=True) - 1

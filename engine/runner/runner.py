@@ -19,6 +19,7 @@ from engine.models.loading import LoadedModel
 from engine.parallel.board import RankTimes
 from engine.parallel.group import Ranked
 from engine.parallel.ranks import Ranks
+from engine.runner.attention_watch import Watch
 from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.prompt_scores import scored
@@ -39,6 +40,7 @@ class Inputs:
 
     `slots` and `drawn_at` int32 `[tokens drawn]` are their rows' slots and their positions, where the device has them
     already. `graph` is the size of the graph that `compute` replays. `overlaps`: it calls the runner's `meanwhile`.
+    `watch` is told what drawn tokens attend to.
     """
 
     sampling: list[Row]
@@ -47,6 +49,7 @@ class Inputs:
     drawn_at: Tensor | None = None
     graph: int = 0
     overlaps: bool = False
+    watch: Watch | None = None
 
 
 class Computed(NamedTuple):
@@ -77,8 +80,8 @@ class Runner(ABC):
     `recorded_bytes`: what such a program computes in; `kernels`: what it spends time in, None without one.
     `host_blocks`: where blocks of preempted requests and of offloaded prefixes are copied to. `populating`: the thread
     that takes the cache's memory from the system, on a CPU. `overlaps`: it has something done on the launching thread
-    while other threads compute, or other ranks read their plan. `draws`: it samples, as no other rank of a split model
-    does.
+    while other threads compute, or other ranks read their plan. `watches`: it tells what tokens attend to of requests
+    that ask for it. `draws`: it samples, as no other rank of a split model does.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -91,7 +94,7 @@ class Runner(ABC):
         self.kernels: Kernels | None = None
         self.host_blocks: HostBlocks | None = None
         self.populating: Populating | None = None
-        self.overlaps = False
+        self.overlaps, self.watches = False, True
         self._meanwhile: Callable[[], None] = nothing
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
@@ -139,6 +142,10 @@ class Runner(ABC):
                 self.host_blocks.out(plan.swap_out)
             if plan.swap_in:
                 self.host_blocks.back(plan.swap_in)
+
+    def _watched(self, rows: Sequence[Row]) -> bool:
+        """Whether what some of the drawn tokens attend to is to be told."""
+        return self.watches and True in [row.branch.request.watched for row in rows]
 
     @abstractmethod
     def _prepare(self, plan: StepPlan) -> Inputs:
@@ -210,6 +217,8 @@ class Runner(ABC):
                 launched.attention, launched.kernels = timer.seconds, timer.kernels
             if routing is not None:
                 launched.keep_routing(routing.counts)
+            if inputs.watch is not None:
+                launched.keep_attention(inputs.watch.told())
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:

@@ -15,6 +15,7 @@ from engine.decoding.output import Output
 from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
 from engine.scheduler.prompt_scores import PromptScores
+from engine.trace.column import Array
 from engine.trace.records import FinishReason
 
 
@@ -28,7 +29,8 @@ class Life(Enum):
 class Emission(NamedTuple):
     """A sampled token with its log-probability, the alternatives with theirs, likeliest first, and its text, once the
     branch's output has said what it is. Of a branch that is held to a grammar, how many tokens were `allowed`, and the
-    likeliest of all, with its log-probability, where that was not among them (`rather`)."""
+    likeliest of all, with its log-probability, where that was not among them (`rather`). `attention`, of one that is
+    watched: uint8 `[layers, heads or 1, context]`, as `engine.runner.attention_watch` has it."""
 
     token: int
     logprob: float = 0.0
@@ -36,12 +38,13 @@ class Emission(NamedTuple):
     text: str = ""
     allowed: int = -1
     rather: tuple[int, float] | None = None
+    attention: Array | None = None
 
     @classmethod
     def plain(cls, tokens: Iterable[int], logprobs: Iterable[float]) -> list[Emission]:
         """Tokens with nothing beside them, in a third of the time: a step has hundreds."""
         nothing: repeat[tuple[()]] = repeat(())
-        whole = zip(tokens, logprobs, nothing, repeat(""), repeat(-1), repeat(None))
+        whole = zip(tokens, logprobs, nothing, repeat(""), repeat(-1), repeat(None), repeat(None))
         return list(map(tuple.__new__, repeat(cls), whole))
 
 
@@ -184,9 +187,10 @@ class Branch:
 class Request:
     """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
     context; `arrived` is the submit time in seconds from the trace's start; `scores` are of one that wants to hear of
-    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own; `greedy`: its tokens are
-    the likeliest by logits that nothing but rules and grammars changes; `adapter`: 0 for the model as it is, or 1 + the
-    number of its adapter; `label`: whose it is, where shares are fair."""
+    its prompt; `ranked`, how many of a place's likeliest tokens are to be known with its own; `watched`: what its
+    tokens attend to is told; `greedy`: they are the likeliest by logits that nothing but rules and grammars changes;
+    `adapter`: 0 for the model as it is, or 1 + the number of its adapter; `label`: whose it is, where shares are
+    fair."""
 
     id: int
     prompt_length: int
@@ -201,11 +205,12 @@ class Request:
     adapter: int = 0
     label: str = ""
     ranked: int = field(init=False)
+    watched: bool = field(init=False)
     greedy: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.greedy = self.params.temperature == 0 and self.params.repetition_penalty == 1.0
-        self.ranked = self.params.logprobs
+        self.ranked, self.watched = self.params.logprobs, self.params.attention
 
     @property
     def unscored(self) -> bool:

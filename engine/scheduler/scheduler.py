@@ -281,14 +281,14 @@ class Scheduler:
         """Gives a branch its new tokens, up to the one that ends it; returns those that are delivered now."""
         taken = []
         for emission in sampled:
-            token, logprob, others, _, allowed, rather = emission
+            token, logprob, others, _, allowed, rather, attention = emission
             if not isfinite(logprob):
                 self._fail(branch, NO_NUMBER)
                 break
             branch.tokens.append(token)
             text, reason = branch.output.push(token)
             if text:  # a tenth of the time of `_replace`
-                emission = tuple.__new__(Emission, (token, logprob, others, text, allowed, rather))
+                emission = tuple.__new__(Emission, (token, logprob, others, text, allowed, rather, attention))
             if self._withholds:
                 branch.withheld.append(emission)
                 branch.verdict = reason

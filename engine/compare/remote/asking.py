@@ -65,8 +65,8 @@ def body(prompt: Prompt, params: SamplingParams, model: str, completions: bool, 
 
 def cannot(params: SamplingParams) -> str:
     """What no server is asked by this protocol; "" where all of it can be asked."""
-    for name in ("regex", "choices", "bad_words", "prompt_logprobs"):
-        if getattr(params, name) not in (None, ()):
+    for name in ("regex", "choices", "bad_words", "prompt_logprobs", "attention"):
+        if getattr(params, name) not in (None, (), False):
             return f"{name} is this engine's own and cannot be asked of another server; leave it out"
     return "a beam search cannot be asked of another server; leave it out" if params.beam_width > 1 else ""
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from engine.config.checks import shown
+from engine.config.checks import check, shown
 from engine.config.specs import COLOCATED_MODES, PAGED_MODES, EngineConfig, InvalidInput, SamplingParams
 from engine.config.submission import Submission
 from engine.core.intake.prompts import PromptEncoder
@@ -64,7 +64,7 @@ class Intake:
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
-        self._detokenizers = model.detokenizers
+        self._detokenizers, self._whole = model.detokenizers, model.group is None
         self.encode = PromptEncoder(model.tokenizer, model.card)
         self._grammars = grammars
         self._unseeded = 0
@@ -89,6 +89,8 @@ class Intake:
             )
         if self._config.disaggregated:
             _refuse_apart(params)
+        ranks = "each rank of a model that is split sees a part of it alone; load it on one device, or leave it out"
+        check(self._whole or not params.attention, "attention", params.attention, ranks)
         prompt = self.encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
@@ -106,10 +108,16 @@ class Intake:
             resume(request, submission.said, self._config, self._card.vocabulary)
         if params.beam_width > 1:
             self._search(request)
-        ids = freeze(np.array(prompt.ids, np.int32))
-        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
+        ids, pieces = freeze(np.array(prompt.ids, np.int32)), self._pieces(prompt.ids) if params.attention else ()
+        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label, pieces)
         told = prompt_record(request, self._detokenizers, now) if request.scores and request.scores.whole else None
         return Prepared(request, record, self._router, told)
+
+    def _pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """What each token adds to the text of those before it."""
+        said = self._detokenizers.plain()
+        parts = list(map(said.push, ids))
+        return *parts[:-1], parts[-1] + said.flush()
 
     def _search(self, request: Request) -> None:
         """Makes it a beam search, one that fits."""

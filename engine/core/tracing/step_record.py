@@ -146,7 +146,7 @@ def _drafts(rows: Sequence[Row], committed: Sequence[Committed], piece: Callable
 
 
 def _beside(emitted: Sequence[Emission], piece: Callable[[int], str]) -> Columns:
-    """Beside emitted tokens: alternatives, and what grammars allowed and forbade."""
+    """Beside emitted tokens: alternatives, what grammars allowed and forbade, what the tokens attended to."""
     found: Columns = {}
     alternatives = [(i, *a) for i, emission in enumerate(emitted) for a in emission.alternatives]
     if alternatives:
@@ -156,6 +156,12 @@ def _beside(emitted: Sequence[Emission], piece: Callable[[int], str]) -> Columns
         found["allowed_token_index"] = _column([i for i, count in enumerate(counts) if count >= 0], np.int32)
         found["allowed"] = _column([count for count in counts if count >= 0], np.int32)
         found |= _told("rather", [(i, *e.rather) for i, e in enumerate(emitted) if e.rather is not None], piece)
+    watched = [(i, emission.attention) for i, emission in enumerate(emitted) if emission.attention is not None]
+    if watched:
+        found["attended_token_index"] = _column([i for i, _ in watched], np.int32)
+        found["attended_context"] = _column([told.shape[-1] for _, told in watched], np.int32)
+        found["attended_end"] = freeze(np.cumsum([told.size for _, told in watched], dtype=np.int64))
+        found["attended"] = freeze(np.concatenate([told.ravel() for _, told in watched]))
     return found
 
 

@@ -32,6 +32,7 @@ TOGETHER = (  # columns of one length
     ("draft_token", "draft_text"),
     ("allowed", "allowed_token_index"),
     ("rather_token", "rather_token_index", "rather_logprob", "rather_text"),
+    ("attended_token_index", "attended_context", "attended_end"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
     ("copied", "copied_to"),
     ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
@@ -99,6 +100,7 @@ class RecordCheck:
             case Submitted():
                 fresh = record.request not in self._samples and record.request < MOST
                 _expect(fresh, f"another request {record.request}")
+                _expect(len(record.token_text) in (0, len(record.token_ids)), "a prompt's tokens")
                 self._samples[record.request] = record.params.branches
             case Step():
                 self._step(record)
@@ -139,7 +141,7 @@ class RecordCheck:
         for name in ("block", "copied", "copied_to"):
             _within(name, getattr(step, name), 0, blocks)
         _within("block_place", step.block_place, -1, max(blocks, 1))
-        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
+        for name in ("alt_token_index", "allowed_token_index", "rather_token_index", "attended_token_index"):
             _within(name, getattr(step, name), 0, len(step.token))
         _within("swap_event", step.swap_event, 0, len(SwapEvent) if config.offload_prefixes else SwapEvent.OFFLOADED)
         _within("swap_host", step.swap_host, 0, self._header.host_blocks)
@@ -165,6 +167,8 @@ class RecordCheck:
         card = self._header.model
         _expect(len(step.expert) in (0, len(card.expert_layers) * card.experts), "tokens of each expert")
         _within("expert", step.expert, 0, MOST)
+        if len(step.attended_end):
+            self._attended(step)
         told, most = len(step.micro_begun), len(step.rank_bytes) * MOST_MICRO
         _expect(not told or (told <= most and not told % len(step.rank_bytes)), "micro-batches of each rank")
         _expect(bool((step.micro_begun <= step.micro_ended).all()), "a micro-batch's span")
@@ -184,6 +188,19 @@ class RecordCheck:
         for event, owner in zip(step.block_event.tolist(), owners):
             self._held[owner] += 1 if event in COMES else -1
             _expect(self._held[owner] >= 0 or owner[0] < 0, f"block that request {owner[0]} gives back and has not")
+
+    def _attended(self, step: Step) -> None:
+        """Each token's part is of as many layers as the model has, and of all heads or their mean."""
+        assert self._header is not None
+        card = self._header.model
+        _expect(step.attended.dtype == np.uint8, "weights that are no codes")
+        _within("attended_context", step.attended_context, 1, MOST)
+        begin = 0
+        for context, end in zip(step.attended_context.tolist(), step.attended_end.tolist()):
+            least = context * card.layers
+            _expect(end - begin in (least, least * card.heads), "what a token attended to")
+            begin = end
+        _expect(begin == len(step.attended), "what tokens attended to")
 
     def _owners(self, what: str, requests: Array, samples: Array, least: int) -> None:
         ids = requests.tolist()

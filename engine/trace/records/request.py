@@ -22,7 +22,8 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A request came in. `text` is the prompt as the model sees it; `messages` is set when it was a chat."""
+    """A request came in. `text` is the prompt as the model sees it; `messages` is set when it was a chat. `token_text`:
+    what each of its tokens adds to that, where it asked what its answer attends to."""
 
     time: float
     request: int
@@ -31,6 +32,7 @@ class Submitted:
     params: SamplingParams
     messages: tuple[Message, ...] = ()
     label: str = ""
+    token_text: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

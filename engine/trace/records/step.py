@@ -95,6 +95,10 @@ class Step:
     and where the likeliest of all was not, what the model would rather have said: `rather_token_index`, `rather_token`,
     `rather_logprob`, `rather_text`.
 
+    Of tokens whose request asked what they attend to: `attended_token_index` (index into `token`), `attended_context`,
+    how many tokens each saw, the one that it follows and all before it, and where its part of `attended` ends,
+    `attended_end`: uint8 codes `[layers, heads or 1, context]`, a weight being the square of a code over 255.
+
     What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
@@ -211,6 +215,10 @@ class Step:
     micro_ended: Array = empty(np.float32)
     kernel: Array = empty(np.float32)
     expert: Array = empty(np.int32)
+    attended_token_index: Array = empty(np.int32)
+    attended_context: Array = empty(np.int32)
+    attended_end: Array = empty(np.int64)
+    attended: Array = empty(np.uint8)
 
     @property
     def own(self) -> Step:
