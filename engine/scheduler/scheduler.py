@@ -252,10 +252,14 @@ class Scheduler:
         while len(running) > most and self.config.paged and len(running) > len(ledger.in_order()[0].together):
             if self.ledger.in_flight:
                 return False
-            if self.ledger.victim.away:
-                self.ledger.yields = True
-                return True  # the others decode meanwhile
-            self.ledger.preempt(self.ledger.victim)
+            victim = ledger.victim
+            if victim.away:  # the others decode meanwhile, as many as may
+                ledger.yields = True
+                here = [branch for branch in ledger.in_order() if not branch.away]
+                if len(here) <= most:
+                    return True
+                victim = here[-1]
+            ledger.preempt(victim)
         return True
 
     def _commit_row(self, row: Row, sampled: Sequence[Emission]) -> Committed:

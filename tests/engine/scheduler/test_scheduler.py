@@ -114,6 +114,14 @@ def play(case: Case) -> Simulation:
     return simulation
 
 
+def test_those_who_decode_make_way_though_the_last_that_joined_is_still_computed_elsewhere() -> None:
+    """A step of two rows is too much: one of them waits, whatever the worker is at, and all come to their ends."""
+    config = EngineConfig("disaggregated", 3, 33, block_size=4, prefix_caching=True, speculation="ngram", depth=0)
+    again = Ask((1, 1, 1, 1, 2, 1), 18, 20, n=3)
+    asks = (again, Ask((1, 2, 1, 2, 1), 23, 13, priority=-1), again, Ask((2, 2, 2, 2, 1, 1, 2), 1, 0))
+    play(Case(config, 16, asks, (), frozenset(), frozenset(), 1, (1, 1)))
+
+
 def branches(simulation: Simulation) -> list[Branch]:
     return [branch for request in simulation.requests for branch in request.branches]
 
