@@ -94,7 +94,7 @@ class Runner(ABC):
         self.kernels: Kernels | None = None
         self.host_blocks: HostBlocks | None = None
         self.populating: Populating | None = None
-        self.overlaps, self.watches = False, True
+        self.overlaps, self.watches = False, model.group is None
         self._meanwhile: Callable[[], None] = nothing
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
