@@ -39,6 +39,7 @@ AT_THE_END = (
 TALL = {
     "kv_map": (250, 290),
     "beams": (240, 230),
+    "attention": (400, 340),
     "experts": (340, 300),
     "memory": (270, 230),
     "roofline": (280, 280),

@@ -38,6 +38,7 @@ INSIGHTS = (
     Insight("step", lambda: tr("Step"), "app.inside.step.panel:StepInspector"),
     Insight("kv_map", lambda: tr("KV map"), "app.inside.kv_map.panel:KvMap"),
     Insight("beams", lambda: tr("Beams"), "app.inside.beams.panel:BeamsPanel"),
+    Insight("attention", lambda: tr("Attention"), "app.inside.attention.panel:AttentionPanel"),
     Insight("experts", lambda: tr("Experts"), "app.inside.experts.panel:ExpertsPanel"),
     Insight("memory", lambda: tr("Memory"), "app.inside.memory.panel:MemoryBill"),
     Insight("roofline", lambda: tr("Bottleneck"), "app.inside.roofline.panel:Roofline"),

@@ -48,7 +48,7 @@ class PlayLayout:
         self._gather()
         self._beside("live", "kv_map", DOWN)
         self._behind("kv_map", "memory", "roofline", "machine")
-        self._behind("live", "beams", "experts")
+        self._behind("live", "attention", "beams", "experts")
         self._behind("timeline", "step", "requests", "transcript")
         self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
@@ -61,8 +61,8 @@ class PlayLayout:
         if wide:
             self._beside("timeline", "step", ACROSS)
         self._beside("kv_map", "memory", DOWN)
-        self._behind("kv_map", "beams", "experts", "live")
-        self._behind("memory", "roofline", "machine")
+        self._behind("kv_map", "attention", "beams", "experts")
+        self._behind("memory", "roofline", "machine", "live")
         self._behind("timeline", *(() if wide else ("step",)), "requests", "transcript")
         self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55 if wide else SIDES)
         if wide:
@@ -78,6 +78,7 @@ class PlayLayout:
         self._beside("beams", "experts", DOWN)
         self._beside("memory", "roofline", ACROSS)
         self._beside("roofline", "machine", DOWN)
+        self._beside("machine", "attention", DOWN)
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
         self._size([("timeline", 480), ("step", 340)], ACROSS)
         self._size([("memory", 290), ("roofline", 290)], ACROSS)

@@ -118,7 +118,7 @@ class PlayPage(Page):
         self.wall.cards.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
         self._bridge.records_arrived.connect(self._on_records)
-        self._add_dock("live", tr("Live figures"), Scrolled(column(self.charts), "live_scroll", tr("live")), 12)
+        self._add_dock("live", tr("Live"), Scrolled(column(self.charts), "live_scroll", tr("live")), 12)
         self._add_dock("requests", tr("Requests"), self.table, 8)
         self._add_dock("transcript", tr("Transcript"), self.transcript, 8)
         for insight in INSIGHTS:

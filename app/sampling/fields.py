@@ -36,9 +36,10 @@ EARLY_STOPPING = tr(
 ENDINGS = ((tr("likely best"), "false"), (tr("first found"), "true"), (tr("surely best"), "never"))
 RULES = ("frequency_penalty", "presence_penalty", "min_tokens", "bad_words", "logit_bias")
 DRAWING = ("temperature", "top_p", "min_p", "top_k", "seed")
-IDLE_IN_BEAMS = (*DRAWING, "repetition_penalty", "n", *RULES)  # the model's own probabilities are weighed
+IDLE_IN_BEAMS = (*DRAWING, "repetition_penalty", "n", "attention", *RULES)  # the model's own probabilities are weighed
 OF_BEAMS = ("length_penalty", "early_stopping")
 PRIORITY = tr("Who has the lowest number joins first, where requests are admitted by priority")
+WATCHED = tr("Note what each token attends to, for the Attention panel; steps with such requests take longer")
 ALTERNATIVES = tr("Record so many of the likeliest tokens beside each token that is given, with their probabilities")
 
 
@@ -59,6 +60,7 @@ def sampling_fields() -> list[Field]:
     stop = line_edit("sampling_stop", hint=tr("none"))
     endless = Switch("sampling_ignore_eos", tr("Ignore end of text"))
     alternatives = Number("sampling_logprobs", 0, MOST_ALTERNATIVES, 0, least=tr("off"))
+    watched = Switch("sampling_attention", tr("Attention"))
     samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
     priority = Number("sampling_priority", -100, 100, 0)
     beams = Number("sampling_beam_width", 1, MOST_SAMPLES, 1, least=tr("off"))
@@ -82,6 +84,7 @@ def sampling_fields() -> list[Field]:
         Field("logit_bias", tr("Logit bias"), bias, BIAS, typed_bias, bias_as_typed),
         Field("ignore_eos", tr("Ignore EOS"), endless, ENDLESS),
         Field("logprobs", tr("Alternatives"), alternatives, ALTERNATIVES),
+        Field("attention", tr("Attention"), watched, WATCHED),
         Field("priority", tr("Priority"), priority, PRIORITY),
         Field("adapter", tr("Adapter"), ThroughChoice("sampling_adapter"), THROUGH),
         Field("n", tr("Samples"), samples, SAMPLES, modes=PAGED_MODES, idle=1),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 RUN_PANELS = (
-    "streams", "timeline", "step", "kv_map", "beams", "experts", "memory", "roofline", "machine", "live", "requests",
-    "transcript",
+    "streams", "timeline", "step", "kv_map", "attention", "beams", "experts", "memory", "roofline", "machine", "live",
+    "requests", "transcript",
 )  # fmt: skip
 RACE_PANELS = ("slots", "timeline", "step", "kv_map", "memory", "roofline")  # what every lane shows
 RACE_PLACES = ("lanes", "curves", "table")  # all that is on the page, and what is below the lanes

@@ -13,15 +13,19 @@ from engine.trace.records.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """Of one emitted token, the `index`-th of its step, of sample `branch` of a `request`: `weights` float32 `[layers,
-    heads, context]`, what its query, that of the token before it, gave each token of the prompt and the answer so far.
-    `heads` is 1 where only the mean of all is known. Each head's weights sum to 1, and to less where sinks take a
-    part."""
+    """Of one emitted token, the `index`-th of its step, of sample `branch` of a `request`. `codes` are uint8 `[layers,
+    heads, context]`; `heads` is 1 where only the mean of all is known."""
 
     request: int
     branch: int
     index: int
-    weights: Array
+    codes: Array
+
+    @property
+    def weights(self) -> Array:
+        """float32 `[layers, heads, context]`: what its query, that of the token before it, gave each token of the
+        prompt and the answer so far. Each head's sum to 1, and to less where attention sinks take a part."""
+        return np.square(self.codes.astype(np.float32) / 255)
 
 
 def attended(step: Step, layers: int) -> Iterator[Attended]:
@@ -31,6 +35,5 @@ def attended(step: Step, layers: int) -> Iterator[Attended]:
     for index, context, end in zip(*(column.tolist() for column in columns)):
         row = int(step.token_row[index])
         codes = step.attended[begin:end].reshape(layers, -1, context)
-        weights = np.square(codes.astype(np.float32) / 255)
-        yield Attended(int(step.request[row]), int(step.branch[row]), index, weights)
+        yield Attended(int(step.request[row]), int(step.branch[row]), index, codes)
         begin = end

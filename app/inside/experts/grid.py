@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtGui import QPainter
 
+from app.inside.shades import shade, shaded
 from app.language import tr
 from app.ui.look import theme
 from app.ui.look.font_face import FontFace
 from engine.trace import Array
 
 HIGHEST = 30  # pixels of the design that a row has at most
-FAINTEST, STRONGEST = 0.10, 0.42  # of the accent: words on it can be read, from afar too
 APART = 6  # pixels of the design from which on cells lie apart
 
 
@@ -59,7 +59,7 @@ class Grid:
         if min(wide, high) >= px(APART):
             self._cells(painter, area, wide, high)
         else:
-            painter.drawImage(area, self._image())
+            painter.drawImage(area, shaded(self.values / max(float(self.values.max()), 1e-9)))
         self._parts(painter, area, wide)
         every = max(1, int(np.ceil(face.height / high)))
         for row in range(0, layers, every):
@@ -87,24 +87,7 @@ class Grid:
         for row, values in enumerate(self.values.tolist()):
             for expert, value in enumerate(values):
                 box = QRectF(area.left() + expert * wide, area.top() + row * high, wide - gap, high - gap)
-                painter.fillRect(box, self.color(value / highest if highest else 0.0))
+                painter.fillRect(box, shade(value / highest if highest else 0.0))
                 if roomy and value:
                     said, baseline = self.words(value), face.baseline(box.top(), box.height())
                     face.say(painter, box.center().x(), baseline, said, t.text, before=0.5)
-
-    def _image(self) -> QImage:
-        """A pixel a cell, of many."""
-        highest = max(float(self.values.max()), 1e-9)
-        image = QImage(self.values.shape[1], self.values.shape[0], QImage.Format.Format_RGB32)
-        for row, values in enumerate((self.values / highest).tolist()):
-            for expert, share in enumerate(values):
-                image.setPixelColor(expert, row, self.color(share))
-        return image
-
-    @staticmethod
-    def color(share: float) -> QColor:
-        """Of a cell with this share of the highest value; what was sent nothing has the colour of an empty field."""
-        t = theme.current()
-        if share <= 0:
-            return t.field
-        return theme.over(theme.faded(t.accent, FAINTEST + (STRONGEST - FAINTEST) * share), t.panel)

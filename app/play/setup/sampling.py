@@ -28,6 +28,7 @@ PRESETS: dict[str, SamplingParams] = {
     "wild": SamplingParams(max_tokens=200, temperature=1.3, top_p=1.0, min_p=0.05),
 }
 OWN = tr("own values")
+BESIDE = ("logprobs", "attention", "adapter")  # what is told of the drawing, and what draws, is no preset's
 ALWAYS = ("adapter", "temperature", "top_p", "max_tokens")  # the others are one click away
 
 
@@ -124,8 +125,7 @@ class SamplingPanel(QWidget):
     def _on_preset(self) -> None:
         params = PRESETS.get(self.preset.currentData())
         if params is not None:
-            # what is recorded of the drawing, and what may be drawn, is not part of how it is drawn
-            self.form.show(replace(params, **{name: self.form[name].get() for name in ("logprobs", "adapter")}))
+            self.form.show(replace(params, **{name: self.form[name].get() for name in BESIDE}))
             self._on_edited()
 
     def _on_edited(self) -> None:
@@ -136,7 +136,7 @@ class SamplingPanel(QWidget):
             self.error.say(str(error))
             return
         self.error.say("")
-        drawn = replace(params, logprobs=0, regex=None, choices=(), json_schema=None, adapter=NONE)
+        drawn = replace(params, logprobs=0, attention=False, regex=None, choices=(), json_schema=None, adapter=NONE)
         name = next((name for name, values in PRESETS.items() if values == drawn), OWN)
         if self.preset.count() > len(PRESETS):
             self.preset.removeItem(len(PRESETS))

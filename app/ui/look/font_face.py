@@ -50,6 +50,10 @@ class FontFace:
         """The text, with an ellipsis where it is wider than `width`."""
         return text if self.width(text) <= width else self.metrics.elidedText(text, mode, width)
 
+    def longest(self, width: float, *said: str) -> str:
+        """The first of these, from the longest on, that has room; else a part of the last."""
+        return next((text for text in said if self.width(text) <= width), self.cut(said[-1], width))
+
     def last_words(self, text: str, width: float) -> str:
         """As many of its last words as `width` has room for, or a part of the very last."""
         cut = self.cut(text, width, Qt.TextElideMode.ElideLeft)

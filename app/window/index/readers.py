@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.inside.attention.history import AttentionHistory
 from app.inside.beams.history import BeamHistory
 from app.inside.experts.history import ExpertHistory
 from app.inside.kv_map.history import KvHistory
@@ -16,6 +17,7 @@ from app.play.charts.series import ChartSeries
 from engine.trace import IndexFolder, Record, RequestIndex, TallyIndex
 
 MODULES = (  # that define what these keep
+    "app.inside.attention.history",
     *("app.inside.beams.history", "app.inside.columns", "app.inside.experts.history"),
     *("app.inside.kv_map.history", "app.inside.kv_map.state", "app.inside.kv_map.tables"),
     *("app.inside.machine.readings", "app.inside.memory.history", "app.inside.memory.series"),
@@ -41,6 +43,7 @@ class WindowReaders:
             "step": StepHistory(),
             "kv_map": KvHistory(),
             "beams": BeamHistory(),
+            "attention": AttentionHistory(),
             "experts": ExpertHistory(),
             "memory": MemoryHistory(),
             "roofline": RooflinePoints(),

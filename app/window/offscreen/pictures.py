@@ -28,6 +28,7 @@ WINDOW = QSize(1600, 1000)
 TALL = QSize(1600, 1300)  # a transcript whose tokens have their card below them
 WIDE = QSize(1200, 420)
 SIZES = {"timeline": WIDE, "step": WIDE, "kv_map": QSize(760, 460), "memory": QSize(1000, 320)}
+SIZES |= {"attention": QSize(1000, 420)}
 SIZES |= {"roofline": QSize(820, 460), "machine": QSize(520, 380), "beams": QSize(900, 330), "experts": QSize(860, 420)}
 CARD_ROOM = 110  # pixels below a transcript for the card of a token in its first line
 SETTLE_MS = 400  # streams and charts come to rest

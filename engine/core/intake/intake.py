@@ -26,6 +26,8 @@ from engine.scheduler.request import Branch, Request
 from engine.trace.records import PromptScored, Record, Submitted, freeze
 from engine.trace.thoughts import begins_amid
 
+PART = "\N{REPLACEMENT CHARACTER}"  # what stands for a token of bytes that are no character yet
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -114,9 +116,9 @@ class Intake:
         return Prepared(request, record, self._router, told)
 
     def _pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """What each token adds to the text of those before it."""
-        said = self._detokenizers.plain()
-        parts = list(map(said.push, ids))
+        """What each token adds to the text of those before it; special tokens their names."""
+        said, piece = self._detokenizers.plain(), self._detokenizers.piece
+        parts = [said.push(token) or piece(token).replace(PART, "") for token in ids]
         return *parts[:-1], parts[-1] + said.flush()
 
     def _search(self, request: Request) -> None:

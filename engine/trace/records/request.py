@@ -23,7 +23,7 @@ class FinishReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """A request came in. `text` is the prompt as the model sees it; `messages` is set when it was a chat. `token_text`:
-    what each of its tokens adds to that, where it asked what its answer attends to."""
+    what each of its tokens says, special ones their names, where it asked what its answer attends to."""
 
     time: float
     request: int

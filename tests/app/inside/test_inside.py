@@ -89,7 +89,9 @@ def test_every_panel_tells_the_same_of_a_live_run_and_of_its_file(
     for place in reversed(places):
         replayed = facts_at(window, place)
         for name, facts in live[place].items():
-            assert facts.rows or name in ("machine", "beams", "experts"), f"{name} has no facts at step {place}"
+            assert facts.rows or name in ("machine", "beams", "experts", "attention"), (
+                f"{name} has no facts at step {place}"
+            )
             assert replayed[name].columns == facts.columns
             if name == "timeline":  # its table is of the steps in sight, and live the last seconds are
                 steps = {row[0]: row for row in replayed[name].rows}
@@ -186,7 +188,12 @@ def test_the_lanes_of_a_race_show_every_panel_on_one_clock(qtbot: QtBot, ready: 
             qtbot.waitUntil(lambda panel=panel: panel.caught_up, timeout=WAIT)
             view.lane.scope.catch_up()
             rows = list(panel.facts().rows)
-            rare = ("machine", "beams", "experts")  # the one is read twice a second, the others were not asked for
+            rare = (
+                "machine",
+                "beams",
+                "experts",
+                "attention",
+            )  # the one is read twice a second, the others were not asked for
             assert rows or insight.name in rare, f"{insight.name} of {view.lane.name}"
     page.race.seek(page.race.longest / 2)
     moments = [view.lane.scope.now - view.lane.scope.origin for view in page.views]

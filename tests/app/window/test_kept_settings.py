@@ -27,5 +27,5 @@ def test_whatever_was_kept_the_window_opens_whole(request: pytest.FixtureRequest
     for page in (COMPARE, RUNS, MODELS, PLAY):
         window.show_page(page)
     window.page.see_inside()
-    assert len(window.page.docks) == 12
+    assert len(window.page.docks) == 13
     assert window.page.composer.send_button.isVisible()

@@ -316,7 +316,7 @@ def test_docks_close_come_back_and_keep_their_place(qtbot: QtBot, window: MainWi
     page = window.page
     page.docks["live"].close()
     toggles = {a.text(): a for a in (dock.toggleViewAction() for dock in page.docks.values())}
-    assert not toggles["Live figures"].isChecked()
+    assert not toggles["Live"].isChecked()
     page.keep_layout()
     kept = MainWindow(Session(), bridge)
     kept.page.complete()
@@ -436,7 +436,7 @@ def test_zooming_on_another_page_leaves_the_columns_as_they_were(qtbot: QtBot, w
 def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:
     window.resize(1280, 720)
     bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
-    assert sorted(bar.count() for bar in bars) == [3, 4, 4]
+    assert sorted(bar.count() for bar in bars) == [4, 4, 4]
     window.show_page(COMPARE)
     assert window.compare is not None
     view = window.compare.replay.view

@@ -1,0 +1,1 @@
+"""Attention: what each token of an answer attended to, by layer and head."""
