@@ -71,7 +71,7 @@ def lacking(folder: Path) -> list[str]:
 
 def tried(folder: Path) -> float:
     """Seconds until a run was opened on no display and its panels were drawn. Raises SystemExit where that failed."""
-    run = folder / "_internal" / "resources" / "scenes" / "runs" / "04-static.bsrun"
+    run = folder / "_internal" / "resources" / "scenes" / "runs" / "05-static.bsrun"
     given = os.environ | {"QT_QPA_PLATFORM": "offscreen", "LC_ALL": "C.UTF-8"}
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as pictures:

@@ -29,7 +29,7 @@ async def seen(window: MainWindow) -> dict[str, object]:
     window.session.load_failed.connect(failed.append)
     await window.session.load(ModelSpec("demo"))
     told["load"] = failed, window.session.state is SessionState.EMPTY
-    window.open_path(recordings / "04-static.bsrun")
+    window.open_path(recordings / "05-static.bsrun")
     told["run"] = await until(lambda: len(bridge.requests) == 8 and not bridge.behind, LIMIT)
     window.open_path(recordings / "01-cache.bsrace")
     await until(lambda: window.compare is not None, LIMIT)

@@ -28,7 +28,7 @@ def test_without_a_display_it_says_what_does_without_one(
 def test_a_broken_scene_ends_with_status_2_and_one_line_that_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shipped = (shipped_tour() / "04-static.toml").read_text(encoding="utf-8")
+    shipped = (shipped_tour() / "05-static.toml").read_text(encoding="utf-8")
     path = tmp_path / "mine.toml"
     path.write_text(shipped.replace("static:4", "statics:4"), encoding="utf-8")
     line = shipped.splitlines().index('lanes = ["static:4"]') + 1

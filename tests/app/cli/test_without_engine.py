@@ -8,7 +8,7 @@ import pytest
 from app.stage.scene_file import RUNS, shipped_tour
 from tests import without_engine
 
-RUN, RACE = shipped_tour() / RUNS / "09-paging.bsrun", shipped_tour() / RUNS / "08-fragmentation.bsrace"
+RUN, RACE = shipped_tour() / RUNS / "10-paging.bsrun", shipped_tour() / RUNS / "09-fragmentation.bsrace"
 SENTENCE = "batchscope: this is the viewer: install Batchscope in full to run models"
 REFUSED = "run --workload burst", "compare --workload burst --lanes static:4", "bench", "models", "compress hello", ""
 PROGRAM = """

@@ -127,7 +127,7 @@ def test_a_tour_that_begins_in_full_screen_is_read_from_the_back_row_too(qtbot: 
     """Panels that have never been on show are made for a desk."""
     present(qtbot, window)
     window.touring.recorded = True
-    tour = begin(window, (read_scene(shipped_tour() / "04-static.toml"),))
+    tour = begin(window, (read_scene(shipped_tour() / "05-static.toml"),))
     tour.replays = False
     qtbot.waitUntil(lambda: tour.over and bool(tour.words), timeout=WAIT)
     panel = window.page.docks["timeline"]

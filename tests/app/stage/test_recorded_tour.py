@@ -57,7 +57,7 @@ def test_every_shipped_scene_has_a_small_recording_that_tells_nothing_of_who_mad
 
 
 def test_a_scene_of_ones_own_names_its_recording(tmp_path: Path) -> None:
-    shipped = shipped_tour() / "04-static.toml"
+    shipped = shipped_tour() / "05-static.toml"
     words = shipped.read_text()
     file = tmp_path / "mine.toml"
     file.write_text(words)
@@ -65,7 +65,7 @@ def test_a_scene_of_ones_own_names_its_recording(tmp_path: Path) -> None:
     file.write_text(words.replace("[[points]]", 'run = "talk.bsrun"\n\n[[points]]', 1))
     with pytest.raises(InvalidInput, match=r"line \d+: run='talk\.bsrun': no such file; name a \*\.bsrun beside"):
         read_scene(file)
-    (tmp_path / "talk.bsrun").write_bytes((shipped_tour() / RUNS / "04-static.bsrun").read_bytes())
+    (tmp_path / "talk.bsrun").write_bytes((shipped_tour() / RUNS / "05-static.bsrun").read_bytes())
     assert read_scene(file).run == tmp_path / "talk.bsrun"
 
 
@@ -79,8 +79,8 @@ def german() -> Iterator[None]:
 def test_a_shipped_scene_is_told_in_the_language_of_the_window_and_ones_own_as_it_is_written(
     qtbot: QtBot, german: None, window: MainWindow, tmp_path: Path
 ) -> None:
-    shipped = shipped_tour() / "19-speculation.toml"
-    words, recorded = shipped.read_text(), shipped_tour() / RUNS / "19-speculation.bsrace"
+    shipped = shipped_tour() / "20-speculation.toml"
+    words, recorded = shipped.read_text(), shipped_tour() / RUNS / "20-speculation.bsrace"
     words = words.replace('title = "Speculation:', 'run = "mine.bsrace"\ntitle = "My own:')
     words = words.replace("name=Without drafts", "name=Plainly").replace("The same {2", "Just {2")
     (tmp_path / "mine.toml").write_text(words)
