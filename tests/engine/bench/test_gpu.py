@@ -72,13 +72,18 @@ def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torc
         assert fault in capsys.readouterr().out
         return
     tests = [f"tests.gpu.{file.stem}" for file in (ROOT / "tests" / "gpu").glob("test_*.py")]
+    site = tmp_path / "site"  # of the ranks that it starts too
+    site.mkdir()
+    site.joinpath("sitecustomize.py").write_text(
+        f"import sys; sys.modules |= dict.fromkeys({LACKING}); import tests.quick_interpreter"
+    )
     program = (
-        f"import importlib, runpy, sys; sys.modules |= dict.fromkeys({LACKING}); "
+        "import importlib, runpy, sys; "
         f"list(map(importlib.import_module, {tests})); "  # one that did not import would end them all
-        "import tests.quick_interpreter; "
         "sys.argv[1:] = ['--rehearsal', '--out', '.']"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    found = os.pathsep.join(map(str, (site, ROOT)))
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": found}
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; runpy.run_module('engine.bench.gpu', run_name='__main__')"],
         env=environment | {"BATCHSCOPE_DATA": str(tmp_path / "data"), "OUT": str(tmp_path)},
