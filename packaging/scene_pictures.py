@@ -73,7 +73,7 @@ async def draw(window: MainWindow, given: argparse.Namespace) -> None:
                 tour.show.go(tour.due[place])
             name = f"scene-{scene.file.stem}{f'-{place}' if given.points else ''}{'-light' if given.light else ''}.png"
             shown = await picture(window)
-            (kept(shown) if given.baselines else shown).save(str(given.folder / name), quality=0)
+            (kept(shown) if given.baselines else shown).save(str(given.folder / name), quality=given.quality)
             print(f"{'picture':<24}{given.folder / name}")
     window.touring.leave()
     await until(lambda: window.touring.tour is None)
@@ -95,6 +95,7 @@ def main() -> None:
     options.add_argument("--present", action="store_true", help="as a room sees them")
     options.add_argument("--zoom", type=float, default=1.0, help="how large words and lines are")
     options.add_argument("--baselines", action="store_true", help="make the pictures that tests compare with anew")
+    options.add_argument("--quality", type=int, default=0, help="0: small files, 100: quickly made; they show the same")
     given = options.parse_args()
     if given.baselines and given.only:
         options.error("--baselines are of a whole tour: every scene says which of all it is; leave --only away")

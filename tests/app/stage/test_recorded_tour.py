@@ -28,7 +28,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the last picture of every scene, played one after another where there is no torch."""
     folder = tmp_path_factory.mktemp("scenes")
     script = without_engine.ROOT / "packaging" / "scene_pictures.py"
-    done = without_engine.run(script, folder, "--recorded", data=folder / "data")
+    done = without_engine.run(script, folder, "--recorded", "--quality", "100", data=folder / "data")
     assert done.returncode == 0, done.stderr
     return folder
 
