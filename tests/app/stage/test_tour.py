@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.inside.attention.panel import AttentionPanel
 from app.inside.beams.panel import BeamsPanel
 from app.inside.experts.panel import ExpertsPanel
 from app.inside.kv_map.panel import KvMap
@@ -265,6 +266,28 @@ def grouped(stage: Stage) -> None:
     )
 
 
+def attention(stage: Stage) -> None:
+    said = ("alone", "kite", "as", "brave")
+    copying = ((3, 1), (3, 2), (4, 3), (4, 4))  # counted from 0
+    for place, token in enumerate(said):
+        stage.at(place)
+        panel = stage.panel("attention")
+        assert isinstance(panel, AttentionPanel)
+        focus = panel.picture.focus
+        assert focus is not None
+        assert focus.sample.texts[focus.token].strip() == token
+        if place in (1, 2):
+            context = focus.sample.context(focus.token)
+            looked = {context[focus.weights[layer, head].argmax()] for layer, head in copying}
+            assert looked == ({" kite"} if place == 1 else {"<s>"})
+            assert min(focus.weights[layer, head].max() for layer, head in copying) > 0.9
+    assert panel.picture.lines is not None
+    assert panel.picture.heads is not None
+    shown = panel.picture.lines.weights
+    nearest = [line[: len(focus.sample.prompt) + at][-8:].sum() for at, line in zip(panel.picture.lines.tokens, shown)]
+    assert np.median(nearest) > 0.4, "most look at what is nearest"
+
+
 def experts(stage: Stage) -> None:
     panel = stage.panel("experts")
     assert isinstance(panel, ExpertsPanel)
@@ -379,6 +402,7 @@ def latency(stage: Stage) -> None:
 
 CHECKS: dict[str, Callable[[Stage], None]] = {
     "01-cache": cache,
+    "02-attention": attention,
     "03-prefill-decode": prefill_decode,
     "04-memory-bound": memory_bound,
     "05-static": static,
