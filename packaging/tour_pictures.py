@@ -14,6 +14,10 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 
+import resources
+from app.inside.attention.history import Seen
+from app.inside.attention.panel import AttentionPanel
+from app.inside.panel import InsightPanel
 from app.inside.roofline.elsewhere import BESIDE
 from app.playback.scope import Scope
 from app.window.offscreen.pictures import RunPictures
@@ -27,6 +31,7 @@ TOLD = SamplingParams(max_tokens=120, temperature=0.9, seed=3, logprobs=5)
 STORY = Arrival(0.0, [{"role": "user", "content": "Tell me a story about a fox and a lantern."}], TOLD)
 DEMO, MIXTURE = ModelSpec("demo"), ModelSpec("demo-moe")
 SHARED_OUT = replace(MIXTURE, parallel=Parallel(2, experts=True))
+TELLING = str(resources.path("scenes") / "workloads" / "telling.jsonl")
 WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 
 
@@ -48,6 +53,8 @@ class Scene:
     beams: int = 1
     token: int = 12  # whose card is on the transcript's picture
     beside: str = ""  # the device that the roofline has beside this machine
+    step: int = -1  # after which it is drawn, in place of `at`
+    seen: Seen = Seen()  # the head that attention is shown of
     model: ModelSpec = DEMO
 
 
@@ -69,6 +76,8 @@ SCENES = (
     Scene("drafts", "burst", DRAFTS, 0.6, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
     Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model=MIXTURE),
+    Scene("attention", TELLING, CHUNKED, 0.0, (("attention", QSize(1000, 380)),), step=19),
+    Scene("head", TELLING, CHUNKED, 1.0, (("attention", QSize(1000, 380)),), seen=Seen(3, 1)),
     Scene("ranks", "mixed-lengths", CONTINUOUS, 0.2, (("experts", QSize(1000, 330)),), 24, model=SHARED_OUT),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
     Scene("thoughts", "thoughts", EngineConfig(max_running=12), 0.5, (("window", WIDE),), 12),
@@ -105,8 +114,14 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
         place = max(0, scope.place_at(scope.origin + scene.at * (scope.end - scope.origin)))
         if scene.mixed:
             place = _mixed(scope, place)
+        place = scene.step if scene.step >= 0 else place
         step = scope.step_at(place)
         request = int(step.request[-1]) if scene.selects else -1
+
+        def choose(panel: InsightPanel) -> None:
+            if isinstance(panel, AttentionPanel):
+                panel.picture.chosen.emit(scene.seen)
+
         pictures.show(float(scope.step_ends[place]) - scope.origin, request)
         for name, size in scene.pictures:
             path = folder / f"tour-{scene.name}-{name}{'-light' if light else ''}.png"
@@ -116,7 +131,7 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
                 case "transcript":
                     pictures.tokens(0, scene.token, path)
                 case _:
-                    pictures.panel(name, path, size)
+                    pictures.panel(name, path, size, choose)
 
 
 def main() -> None:

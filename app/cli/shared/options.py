@@ -239,7 +239,7 @@ def sampling_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; may be given several times")
     to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
     to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
-    watched = "tell what each token attends to: for the panel Attention of a run that is kept, or replayed"
+    watched = "note what each token attends to, for the panel Attention of a run that is kept"
     to.add_argument("--attention", action="store_true", default=None, help=watched)
     first = "with --admission priority: the lowest number joins first (default: 0)"
     to.add_argument("--priority", type=int, metavar="N", help=first)

@@ -1,6 +1,7 @@
 """Pictures of a run: the window and each of its panels, drawn by the real window on no display."""
 
 import os
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from app import storage
 from app.inside.insights import INSIGHTS
+from app.inside.panel import InsightPanel
 from app.language import tr
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
@@ -32,6 +34,10 @@ SIZES |= {"attention": QSize(1000, 420)}
 SIZES |= {"roofline": QSize(820, 460), "machine": QSize(520, 380), "beams": QSize(900, 330), "experts": QSize(860, 420)}
 CARD_ROOM = 110  # pixels below a transcript for the card of a token in its first line
 SETTLE_MS = 400  # streams and charts come to rest
+
+
+def nothing(_: InsightPanel) -> None:
+    """The panel stays as it is built."""
 
 
 class RunPictures:
@@ -79,10 +85,13 @@ class RunPictures:
         """The window as it is."""
         self.save(self.window, path)
 
-    def panel(self, name: str, path: Path, size: QSize | None = None) -> None:
-        """One of `INSIGHTS` alone."""
+    def panel(
+        self, name: str, path: Path, size: QSize | None = None, set_up: Callable[[InsightPanel], object] = nothing
+    ) -> None:
+        """One of `INSIGHTS` alone; `set_up` may choose in it what a person would."""
         insight = next(each for each in INSIGHTS if each.name == name)
         shown = insight.build(self.scope)
+        set_up(shown)
         frame = self.framed(shown, size or SIZES[name])
         self.scope.catch_up()
         QTest.qWait(20)

@@ -19,6 +19,7 @@ TECHNIQUES = {
     "constrained": "engine.bench.techniques.constrained",
     "compression": "engine.bench.techniques.compression",
     "adapters": "engine.bench.techniques.adapters",
+    "attention": "engine.bench.techniques.attention",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

@@ -22,6 +22,7 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"mode": "continuous", "prefix_caching": True},
     {"mode": "continuous-padded"},
     {"mode": "recompute"},
+    {"mode": "disaggregated"},
 )
 LENGTHS = (26, 9, 17)
 CODE = 0.6 / 255  # what rounding costs the root of a weight
