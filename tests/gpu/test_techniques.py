@@ -14,7 +14,10 @@ from tests.engine.core.triton_path.interpreted_kv_checks import (
     test_layers_that_share_keys_and_values_say_what_they_say_on_the_cpu,
     test_tokens_are_those_of_the_cpu,
 )
-from tests.engine.core.triton_path.interpreted_prompt_checks import test_a_prompt_is_as_likely_as_the_model_says
+from tests.engine.core.triton_path.interpreted_prompt_checks import (
+    test_a_prompt_is_as_likely_as_the_model_says,
+    test_what_tokens_attend_to_is_told,
+)
 from tests.engine.core.triton_path.interpreted_rules_checks import folder, test_rules_give_the_tokens_of_the_cpu
 from tests.engine.core.triton_path.interpreted_swap_checks import (
     test_what_comes_back_is_what_went_out,
@@ -33,6 +36,7 @@ __all__ = [
     "test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not",
     "test_tokens_are_those_of_the_cpu",
     "test_what_comes_back_is_what_went_out",
+    "test_what_tokens_attend_to_is_told",
     "test_what_was_forgotten_comes_back_as_it_was",
 ]
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 from engine.bench.techniques.measured import Measured
@@ -37,4 +38,4 @@ def _seconds(engine: Engine, rows: int, watched: int) -> float:
     ]
     steps = engine.run(replace(workload, arrivals=tuple(arrivals))).result().steps
     ends = [step.ended for step in steps if step.rows == rows and bool((step.kind == Kind.DECODE).all())]
-    return median(after - before for before, after in zip(ends, ends[1:]))
+    return median(after - before for before, after in pairwise(ends))

@@ -137,7 +137,7 @@ def test_it_is_kept_with_the_run_beside_the_prompts_tokens(demo: Engine, tmp_pat
     save_trace(demo.trace, tmp_path / "run.bsrun")
     loaded = load_trace(tmp_path / "run.bsrun")
     first, second = (record for record in loaded.records if isinstance(record, Submitted))
-    assert "".join(first.token_text) == f"<s>{text}"
+    assert "".join(first.token_text) == text
     assert len(first.token_text) == len(first.token_ids)
     assert second.token_text == ()
     for one, other in zip(told(demo.trace)[0, 0], told(loaded)[0, 0], strict=True):
