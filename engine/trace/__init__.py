@@ -1,7 +1,7 @@
 """What happened: immutable records, the requests they tell of, measures, and the file they are kept in. No torch."""
 
 from engine.trace.amounts import bytes_text, parameters_text
-from engine.trace.attended import Attended, attended
+from engine.trace.attention import Attended, attended
 from engine.trace.bsrun import SUFFIX as RUN_SUFFIX
 from engine.trace.bsrun import TraceWriter
 from engine.trace.bsrun import load as load_trace

@@ -140,7 +140,7 @@ def test_what_cannot_be_in_stages_is_refused_by_name(both: Both, tiny_folder: Ca
     with pytest.raises(InvalidInput, match="ranks"):
         both.two.begin(EngineConfig("static"))
     both.two.begin(PLAIN)
-    with pytest.raises(InvalidInput, match="attention=True: each rank .* on one device, or leave it out"):
+    with pytest.raises(InvalidInput, match=r"attention=True: each rank .* on one device, or leave it out"):
         both.two.submit("A fox", GREEDY.with_(attention=True))
 
 
