@@ -43,7 +43,7 @@ class AttentionPanel(InsightPanel):
 
     def _found(self) -> tuple[Watched | None, int]:
         """Whose token is shown, and which; -1 before the first."""
-        moment = self.scope.moment + ROUNDING
+        moment = self.scope.now + ROUNDING  # records may be here whose steps the scope has not taken in yet
         sample = self.history.shown(self.scope.request, moment)
         return sample, sample.last_by(moment) if sample is not None else -1
 

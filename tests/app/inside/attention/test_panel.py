@@ -11,7 +11,7 @@ from app.inside.attention.panel import AttentionPanel
 from app.inside.attention.picture import EMPTY, NOBODY, strongest
 from app.playback.scope import Scope
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
-from engine.trace import Attended, Submitted, attended
+from engine.trace import Attended, Step, Submitted, attended
 
 PROMPT = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 
@@ -171,6 +171,25 @@ def test_the_newest_is_shown_where_nobody_is_selected_and_the_sample_that_told_l
         panel.catch_up()
         assert panel.picture.focus is not None
         assert (panel.picture.focus.weights == told(trace, 2, panel.picture.focus.sample.branch)[-1].weights).all()
+
+
+def test_a_step_that_came_since_the_frame_began_is_left_to_the_next(qtbot: QtBot, scope: Scope, trace: Trace) -> None:
+    records = list(trace.records)
+    last = max(i for i, record in enumerate(records) if isinstance(record, Step) and len(record.attended))
+    growing, panel = Trace(records[:last]), AttentionPanel(scope)
+    qtbot.addWidget(panel)
+    scope.show(growing)
+    scope.take_in()
+    for record in records[last:]:
+        growing.append(record)
+    panel.catch_up()
+    before = panel.picture.focus
+    assert before is not None
+    scope.take_in()
+    panel.catch_up()
+    assert panel.picture.focus is not None
+    assert panel.picture.focus.sample.times[panel.picture.focus.token] == records[last].ended
+    assert before.sample.times[before.token] < records[last].ended
 
 
 def test_tokens_that_were_said_elsewhere_have_no_text(trace: Trace) -> None:
