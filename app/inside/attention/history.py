@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice, takewhile
 from typing import NamedTuple
 
 import numpy as np
 
+from app.inside.visible import VISIBLE
 from engine.trace import Array, Attended, Header, Record, Step, Submitted, attended
 
-VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 UNKNOWN = "…"  # a token that was told of elsewhere
 KEPT = 512  # tokens of one answer whose weights are kept as they are shown
 
@@ -63,7 +63,7 @@ class Watched:
 
 
 class AttentionHistory:
-    """Feed it the records in order. It costs O(tokens) in steps that tell, and nothing in others."""
+    """Feed it the records in order. It costs O(tokens) a step once a request is watched, and nothing before."""
 
     def __init__(self) -> None:
         self.header: Header | None = None
@@ -120,11 +120,8 @@ class AttentionHistory:
             return None
         at = bisect_right(self._times, moment) - 1
         if (selected, 0) in self.watched:
-            samples = [sample for (request, _), sample in self.watched.items() if request == selected]
-            return max(
-                samples,
-                key=lambda sample: sample.times[sample.last_by(moment)] if sample.last_by(moment) >= 0 else -1.0,
-            )
+            samples = takewhile(bool, (self.watched.get((selected, branch)) for branch in count()))
+            return max(filter(None, samples), key=lambda sample: sample.told_by(moment))
         return self.watched[self._whose[max(at, 0)]]
 
     def codes(self, sample: Watched, token: int, step_at: StepAt) -> Array:
@@ -147,7 +144,9 @@ class AttentionHistory:
         return Attended(sample.request, sample.branch, 0, self.codes(sample, token, step_at)).weights
 
     def lines(self, sample: Watched, until: int, most: int, seen: Seen, step_at: StepAt) -> tuple[list[int], Array]:
-        """The last `most` tokens up to one, and what each gave whom, float32 `[tokens, context of the last]`."""
+        """The last `most` tokens up to one, `KEPT` of them at most, and what each gave whom, float32 `[tokens, context of
+        the last]`."""
+        most = min(most, KEPT)
         tokens = [at for at in range(max(0, until + 1 - most), until + 1) if sample.orders[at] >= 0]
         found = np.zeros((len(tokens), len(sample.prompt) + until), np.float32)
         for line, token in enumerate(tokens):

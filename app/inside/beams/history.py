@@ -6,10 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from app.inside.visible import VISIBLE
 from engine import SamplingParams
 from engine.trace import Ended, Fate, FinishReason, Record, Step, Submitted
-
-VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
 
 @dataclass(slots=True, eq=False)

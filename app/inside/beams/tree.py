@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 
-from app.inside.beams.history import VISIBLE, Candidate, Search
+from app.inside.beams.history import Candidate, Search
 from app.inside.chart import Chart
+from app.inside.visible import VISIBLE
 from app.language import tr
 from app.ui.look import theme
 from app.ui.look.font_face import Face

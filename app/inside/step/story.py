@@ -14,12 +14,11 @@ from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.kernels import KernelLines
 from app.inside.step.times import StepTimes, step_times
+from app.inside.visible import VISIBLE
 from app.language import digits, tr, trn
 from app.refusals import RefusalWords, refusals
 from app.words import bytes_words, duration, graph_words, rank_title, way_words
 from engine.trace import Fate, Header, Kind, Step, SwapEvent, rank_loads
-
-VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
 
 class Waste(Enum):

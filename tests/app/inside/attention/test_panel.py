@@ -211,6 +211,8 @@ def test_few_weights_are_kept_of_a_long_answer(trace: Trace, monkeypatch: pytest
     for token in (4, 5, 6, 7, 4):
         assert (history.codes(sample, token, steps.__getitem__) == every[token].codes).all()
     assert len(history._codes[1]) == 3
+    tokens, _ = history.lines(sample, 19, 10, Seen(), steps.__getitem__)
+    assert tokens == [17, 18, 19], "none is read anew for each painting"
 
 
 @pytest.mark.parametrize("size", [(900, 460), (520, 420), (240, 160), (1400, 900)])
