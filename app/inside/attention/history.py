@@ -144,8 +144,8 @@ class AttentionHistory:
         return Attended(sample.request, sample.branch, 0, self.codes(sample, token, step_at)).weights
 
     def lines(self, sample: Watched, until: int, most: int, seen: Seen, step_at: StepAt) -> tuple[list[int], Array]:
-        """The last `most` tokens up to one, `KEPT` of them at most, and what each gave whom, float32 `[tokens, context of
-        the last]`."""
+        """The last `most` tokens up to one, `KEPT` of them at most, and what each gave whom: float32 `[tokens, context
+        of the last]`."""
         most = min(most, KEPT)
         tokens = [at for at in range(max(0, until + 1 - most), until + 1) if sample.orders[at] >= 0]
         found = np.zeros((len(tokens), len(sample.prompt) + until), np.float32)
