@@ -134,6 +134,9 @@ class EngineConfig:
     back when a prompt begins with what they hold. `swap_memory` is how many bytes of host memory there are for both
     (None: enough for all that could run, and four times the pool, within a quarter of what is free, on a GPU 4 GiB).
 
+    `kv_window` (paged modes) forgets: of an answer that goes on only its last `kv_window` tokens and the first
+    `kv_sinks` of its prompt stay in the cache, by whole blocks. None keeps all.
+
     `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
     run are all of one, as where an adapter is merged into the weights: others wait until none of it runs or waits.
     """
@@ -160,6 +163,8 @@ class EngineConfig:
     admission: str = "fcfs"
     mixed_adapters: bool = True
     offload_prefixes: bool = False
+    kv_window: int | None = None
+    kv_sinks: int = 4
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -204,10 +209,26 @@ class EngineConfig:
         copies = f"mode {self.mode!r} copies no blocks; use one of {', '.join(COLOCATED_MODES)}, or switch it off"
         colocated = self.mode in COLOCATED_MODES
         check(colocated or not self.offload_prefixes, "offload_prefixes", self.offload_prefixes, copies)
+        self._check_window()
         if self.swap_memory is not None:
             whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
             nothing = "preemption by recompute copies nothing; use swap or auto, or offload_prefixes"
             check(self.uses_host, "swap_memory", self.swap_memory, nothing)
+
+    def _check_window(self) -> None:
+        whole("kv_sinks", self.kv_sinks, 0, rule="must be a number of tokens, 0 for none")
+        if self.kv_window is None:
+            return
+        whole("kv_window", self.kv_window, rule="must be a number of tokens of at least 1, or None to keep all")
+        blocks = f"mode {self.mode!r} keeps K and V in one piece; use one of {', '.join(PAGED_MODES)}, or None"
+        check(self.paged, "kv_window", self.kv_window, blocks)
+        drafts = "a draft model reads all that was said, of which the cache forgets a part; use ngram, or None"
+        check(self.speculation != "draft", "kv_window", self.kv_window, drafts)
+
+    @property
+    def sink_tokens(self) -> int:
+        """How many tokens of a request's beginning are never forgotten: whole blocks of them."""
+        return -(-self.kv_sinks // self.block_size) * self.block_size
 
     @property
     def swaps(self) -> bool:

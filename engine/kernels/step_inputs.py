@@ -38,9 +38,11 @@ def decode_inputs_kernel(
     positions: tl.tensor,
     cache_slots: tl.tensor,
     contexts: tl.tensor,
+    drawn_at: tl.tensor,  # int32 [rows], written
     row_slots: tl.tensor,  # int32 [rows]
     last_tokens: tl.tensor,  # int64 [slots + 1]
     lengths: tl.tensor,  # int32 [slots + 1], advanced by one
+    forgotten: tl.tensor,  # int32 [slots + 1]
     tables: tl.tensor,  # int32 [slots + 1, table_stride]
     rows: tl.tensor,
     dummy: tl.tensor,
@@ -55,7 +57,9 @@ def decode_inputs_kernel(
     length = tl.load(lengths + slot, mask=here, other=0)
     block = tl.load(tables + slot.to(tl.int64) * table_stride + length // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
     tl.store(ids + row, tl.load(last_tokens + slot, mask=here, other=0), mask=here)
-    tl.store(positions + row, length.to(tl.int64), mask=here)
+    position = length + tl.load(forgotten + slot, mask=here, other=0)
+    tl.store(positions + row, position.to(tl.int64), mask=here)
+    tl.store(drawn_at + row, position + 1, mask=here)
     tl.store(cache_slots + row, block * BLOCK_SIZE + length % BLOCK_SIZE, mask=here)
     tl.store(contexts + row, length + 1, mask=here)
     tl.store(lengths + slot, length + 1, mask=here & (slot != dummy))  # several rows may be dummies
@@ -63,7 +67,7 @@ def decode_inputs_kernel(
 
 class StepInputs(NamedTuple):
     """What a model's call reads: of each token its id, its position and its place in the KV cache, int64 `[tokens]`;
-    of each row its context's length, int32 `[rows]`."""
+    of each row how many tokens its last one sees, itself included, int32 `[rows]`."""
 
     ids: Tensor
     positions: Tensor
@@ -73,19 +77,21 @@ class StepInputs(NamedTuple):
 
 class SlotState(NamedTuple):
     """What the device knows of each slot: its last token int64 `[slots + 1]`, how many tokens of it the cache holds
-    int32 `[slots + 1]`, its block table int32 `[slots + 1, width]`. The last slot is the dummies'."""
+    and how many before the newest of these it has forgotten, int32 `[slots + 1]`, its block table int32 `[slots + 1,
+    width]`. The last slot is the dummies'."""
 
     last_tokens: Tensor
     lengths: Tensor
+    forgotten: Tensor
     tables: Tensor
 
 
-def decode_inputs(written: StepInputs, row_slots: Tensor, state: SlotState, block_size: int) -> None:
-    """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it. Advances the
-    slots' lengths; the dummies' stays as it is."""
+def decode_inputs(written: StepInputs, drawn_at: Tensor, row_slots: Tensor, state: SlotState, block_size: int) -> None:
+    """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it. `drawn_at` int32
+    `[rows]` gets the positions of those that follow. Advances the slots' lengths; the dummies' stays as it is."""
     rows, dummy = len(row_slots), len(state.lengths) - 1
     sizes = rows, dummy, state.tables.stride(0), block_size, BLOCK
-    launch(decode_inputs_kernel, (-(-rows // BLOCK),), (*written, row_slots, *state, *sizes))
+    launch(decode_inputs_kernel, (-(-rows // BLOCK),), (*written, drawn_at, row_slots, *state, *sizes))
 
 
 _VARYING = "ids positions cache_slots staged starts firsts row_slots tokens rows table_stride"
@@ -99,10 +105,11 @@ def packed_inputs_kernel(
     contexts: tl.tensor,  # int32 [rows], written
     staged: tl.tensor,  # int32 [tokens], -1 for the last token of the row's slot
     starts: tl.tensor,  # int32 [rows + 1]; tokens from starts[rows] on are no row's
-    firsts: tl.tensor,  # int32 [rows]
+    firsts: tl.tensor,  # int32 [rows], where their tokens lie in their slots' blocks
     row_slots: tl.tensor,  # int32 [rows]
     last_tokens: tl.tensor,
     lengths: tl.tensor,
+    forgotten: tl.tensor,
     tables: tl.tensor,
     tokens: tl.tensor,
     rows: tl.tensor,
@@ -129,18 +136,19 @@ def packed_inputs_kernel(
     row = low - 1
     start = tl.load(starts + row, mask=here, other=0)
     end = tl.load(starts + row + 1, mask=here, other=0)
-    position = tl.load(firsts + row, mask=here, other=0) + token - start
+    at = tl.load(firsts + row, mask=here, other=0) + token - start
     slot = tl.load(row_slots + row, mask=here, other=0)
+    position = at + tl.load(forgotten + slot, mask=here, other=0)
     known = tl.load(staged + token, mask=here, other=0).to(tl.int64)
     sampled = tl.load(last_tokens + slot, mask=here & (known < 0), other=0)
-    block = tl.load(tables + slot.to(tl.int64) * table_stride + position // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
-    place = block * BLOCK_SIZE + position % BLOCK_SIZE
+    block = tl.load(tables + slot.to(tl.int64) * table_stride + at // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
+    place = block * BLOCK_SIZE + at % BLOCK_SIZE
     tl.store(ids + token, tl.where(known < 0, sampled, known), mask=there)
     tl.store(positions + token, tl.where(here, position, 0).to(tl.int64), mask=there)
     tl.store(cache_slots + token, tl.where(here, place, -1), mask=there)
     last = here & (token == end - 1)
-    tl.store(contexts + row, position + 1, mask=last)
-    tl.store(lengths + slot, position + 1, mask=last)
+    tl.store(contexts + row, at + 1, mask=last)
+    tl.store(lengths + slot, at + 1, mask=last)
 
 
 def packed_inputs(
@@ -152,7 +160,8 @@ def packed_inputs(
     state: SlotState,
     block_size: int,
 ) -> None:
-    """The tokens of packed rows of any lengths, row r being tokens [starts[r], starts[r + 1]) from `firsts[r]` on.
+    """The tokens of packed rows of any lengths, row r being tokens [starts[r], starts[r + 1]), from place
+    `firsts[r]` of its slot's blocks on.
 
     `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. Sets the slots' lengths.
     Rows may be empty: nothing is written for them. Tokens that are no row's have the id and position 0, and no place.

@@ -17,7 +17,7 @@ from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
 
 HEAD = 5  # rows, and pairs of blocks that are copied, swapped out and swapped in, and scored rows
-COLUMNS = 8  # slot, first, count, kind, samples, adapter, blocks that stay, blocks that are new
+COLUMNS = 9  # slot, first, count, kind, samples, adapter, tokens forgotten, blocks that stay, blocks that are new
 THERE = 8  # beside the kind: the row's last token is on the device
 KINDS = {int(kind) + there: (kind, there > 0) for kind in Kind for there in (0, THERE)}
 
@@ -46,7 +46,8 @@ class Sender:
             ids += row.ids()
             blocks += now[stay:]
             kind = row.kind if there is None or not there(row) else row.kind + THERE
-            words += (row.slot, row.first, row.count, kind, row.samples, row.branch.adapter, stay, len(now) - stay)
+            beside = row.samples, row.branch.adapter, row.forgotten
+            words += (row.slot, row.first, row.count, kind, *beside, stay, len(now) - stay)
         words += chain(ids, blocks, *chain(*pairs, scored))
         return np.array(words, np.int32).tobytes()
 
@@ -80,7 +81,7 @@ class Receiver:
         columns = [words[i : i + COLUMNS] for i in range(HEAD, at, COLUMNS)]
         new_at = at + sum([column[2] for column in columns])  # where blocks begin: behind all tokens
         rows = []
-        for slot, first, count, kind, samples, adapter, stay, new in columns:
+        for slot, first, count, kind, samples, adapter, forgotten, stay, new in columns:
             known: Any = self._slots[slot]
             known.adapter = adapter
             joins = stay != len(known.blocks)
@@ -92,7 +93,7 @@ class Receiver:
             known.tokens[first:] = words[at : at + count]
             at += count
             kind, there = KINDS[kind]
-            rows.append(Row(known, slot, first, count, kind, samples, there, joins=joins))
+            rows.append(Row(known, slot, first, count, kind, samples, there, joins=joins, forgotten=forgotten))
         pairs = []
         for count in counts[1:4]:
             pairs.append(tuple(zip(words[new_at : new_at + 2 * count : 2], words[new_at + 1 : new_at + 2 * count : 2])))

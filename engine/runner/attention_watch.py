@@ -59,14 +59,15 @@ def _coded(found: dict[int, Tensor]) -> Tensor:
 
 def packed(rows: Sequence[Row], gather: Gather) -> Watch | None:
     """Of rows that are packed into one sequence, those whose requests ask for it; `gather` finds the keys of a layer,
-    those of a row's first tokens. None where nobody asks."""
+    those of the first tokens that a row's blocks hold. None where nobody asks."""
     queries: list[Query] = []
     end = drawn = 0
     for row in rows:
         end += row.count
         if row.branch.request.watched:
             for i, context in enumerate(row.drawn_at):
-                queries.append(Query(drawn + i, 0, end - row.samples + i, partial(_gathered, gather, row, context)))
+                keys = partial(_gathered, gather, row, context - row.forgotten)
+                queries.append(Query(drawn + i, 0, end - row.samples + i, keys))
         drawn += row.samples
     return Watch(queries) if queries else None
 

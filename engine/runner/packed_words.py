@@ -17,8 +17,8 @@ LONG, BEHIND = SHORT + 1, 4  # tokens of a long row, at least; short rows behind
 
 class PackedWords(NamedTuple):
     """Of each token its id int32 `[tokens]`, -1 for one that the row's slot has sampled last. Of each row where its
-    tokens begin `[rows + 1]`, the position of its first one and its slot `[rows]`. Of each token that is drawn the
-    index of the one before it, its slot and its position `[kept]`."""
+    tokens begin `[rows + 1]`, where its first one lies in its blocks and its slot `[rows]`. Of each token that is drawn
+    the index of the one before it, its slot and its position `[kept]`."""
 
     ids: Tensor
     starts: Tensor
@@ -88,7 +88,7 @@ class PackedShape:
         long = slice(self.short, self.short + len(rows) - short)
         begins[long], begins[long.stop :] = starts[short:-1], total
         slots[:], kept_slots[:] = dummy, dummy
-        for part, values in ((firsts, [row.first for row in rows]), (slots, [row.slot for row in rows])):
+        for part, values in ((firsts, [row.lies_at for row in rows]), (slots, [row.slot for row in rows])):
             part[:short], part[long] = values[:short], values[short:]
         count = len(last)
         kept[:count], kept_slots[:count] = last, [row.slot for row in rows for _ in range(row.samples)]

@@ -229,7 +229,7 @@ class PagedRunner(Runner):
         if recorded is None or sampling > recorded.rows:
             return False
         longest = LONG_CONTEXT if recorded.prompts else 0
-        return False not in [row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows]
+        return False not in [row.kind is Kind.DECODE or row.lies_at + row.count <= longest for row in rows]
 
     def choose(self, rows: Sequence[Row]) -> Results | None:
         """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
@@ -248,20 +248,23 @@ class PagedRunner(Runner):
 
     def _lay_out(self, rows: Sequence[Row]) -> tuple[Runs, int]:
         """The runs of a step to be replayed, and how many tokens it has."""
-        firsts, counts = [row.first for row in rows], [row.count for row in rows]
+        firsts, counts = [row.lies_at for row in rows], [row.count for row in rows]
+        forgotten = [row.forgotten for row in rows]
         tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
         adapters = () if self.model.adapters is None else [row.branch.adapter for row in rows]
         last_token = self._last_token.numpy()
         if counts.count(1) == len(rows) and single(rows):
             ids = [int(last_token[row.slot]) if row.fed else row.branch.tokens[row.first] for row in rows]
-            return self._inputs.fill(ids, firsts, counts, tables, slots, range(len(rows)), adapters), len(ids)
-        ids, kept = list[int](), list[int]()
+            return self._inputs.fill(ids, firsts, counts, tables, slots, range(len(rows)), adapters, forgotten), len(
+                ids
+            )
+        ids, last = list[int](), list[int]()
         for row in rows:
             ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
-            kept += range(len(ids) - row.samples, len(ids))
-        return self._inputs.fill(ids, firsts, counts, tables, slots, kept, adapters), len(ids)
+            last += range(len(ids) - row.samples, len(ids))
+        return self._inputs.fill(ids, firsts, counts, tables, slots, last, adapters, forgotten), len(ids)
 
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded
@@ -280,12 +283,12 @@ class PagedRunner(Runner):
         first = 0 if self.compiled else len(list(takewhile(lambda row: row.count == 1, rows)))
         prefill = []
         for row, start in list(zip(rows, starts))[first:]:
-            context = row.first + row.count
+            context = row.lies_at + row.count
             if not self.compiled or (row.kind is Kind.PREFILL and row.count > 1 and context > LONG_CONTEXT):
-                table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)]) if row.first else None
+                table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)]) if row.lies_at else None
                 prefill.append(by_blocks.PrefillRow(start, start + row.count, context, table))
         plan: Decode | None = None
-        tables, firsts = [row.branch.blocks for row in rows], [row.first for row in rows]
+        tables, firsts = [row.branch.blocks for row in rows], [row.lies_at for row in rows]
         if self.compiled:
             plan = native.plan_decode(tables, firsts, counts)
             for long in prefill:
@@ -293,9 +296,9 @@ class PagedRunner(Runner):
         elif first:
             plan = by_blocks.plan_decode(tables[:first], [at + 1 for at in firsts[:first]], self.block_size)
         blocks = [
-            row.branch.blocks[p // self.block_size] for row in rows for p in range(row.first, row.first + row.count)
+            row.branch.blocks[p // self.block_size] for row in rows for p in range(row.lies_at, row.lies_at + row.count)
         ]
-        offsets = [position % self.block_size for position in positions]
+        offsets = [position % self.block_size for position in positions]  # whole blocks are forgotten
         dtype = torch.int32 if self.compiled else torch.long
         places = torch.tensor(blocks, dtype=dtype), torch.tensor(offsets, dtype=dtype)
         return CpuBatch(self.k_caches, self.v_caches, plan, prefill, *places, self.compiled)

@@ -89,7 +89,7 @@ class GpuRunner(Runner):
         if sampler is not None:
             sampler.parameters = self._rows.parameters
         self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
-        self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
+        self._contexts, self._drawn_at = torch.zeros(2, rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
         if not config.cuda_graphs:
             self.graphs_off = "switched off"
@@ -183,7 +183,7 @@ class GpuRunner(Runner):
             left = self._graphs.replay(self._decode_and_draw, size)
             return Computed(left.logits, drawn=left.words)
 
-        return Inputs(list(rows), compute, self._rows.row_slots[:count], self._contexts[:count], graph=size)
+        return Inputs(list(rows), compute, self._rows.row_slots[:count], self._drawn_at[:count], graph=size)
 
     def _decode(self, count: int) -> Tensor:
         """The logits `[count, vocabulary]` of the first `count` of `row_slots`. What it reads and writes lies at fixed
@@ -191,7 +191,8 @@ class GpuRunner(Runner):
         self._hear_tokens()
         rows, contexts, row_slots = self._rows, self._contexts[:count], self._rows.row_slots[:count]
         ids, positions, cache_slots = self._ids[:count], self._positions[:count], self._cache_slots[:count]
-        decode_inputs(StepInputs(ids, positions, cache_slots, contexts), row_slots, rows.state, self.block_size)
+        written = StepInputs(ids, positions, cache_slots, contexts)
+        decode_inputs(written, self._drawn_at[:count], row_slots, rows.state, self.block_size)
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         if self.model.adapters is not None:
@@ -201,7 +202,7 @@ class GpuRunner(Runner):
     def _decode_and_draw(self, count: int) -> Drawn:
         """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
         the device. Alternatives, whose number a step decides, are found in its logits afterwards."""
-        return self._drawn(self._decode(count), self._rows.row_slots[:count], self._contexts[:count])
+        return self._drawn(self._decode(count), self._rows.row_slots[:count], self._drawn_at[:count])
 
     def _drawn(self, logits: Tensor, slots: Tensor, positions: Tensor) -> Drawn:
         if self._draws is None:

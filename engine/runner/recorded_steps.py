@@ -79,24 +79,26 @@ class StepInputs:
         slots: Sequence[int],
         kept: Sequence[int],
         adapters: Sequence[int] = (),
+        forgotten: Sequence[int] = (),
     ) -> Runs:
-        """Lays out a step: the ids of all its tokens, and of each row its first token's position, how many tokens it
-        has, its blocks, its slot and its adapter, none where none are given; `kept` are the tokens whose logits are
-        wanted, in order."""
+        """Lays out a step: the ids of all its tokens, and of each row where its first token lies in its blocks, how
+        many tokens it has, its blocks, its slot, its adapter and how many tokens before it are `forgotten`, none where
+        none are given; `kept` are the tokens whose logits are wanted, in order."""
         for slot, blocks in zip(slots, tables, strict=True):
             if self._known[slot] != blocks:
                 self._known[slot] = blocks[:]
                 self._tables[slot, : len(blocks)] = blocks
         total, width = len(ids), self._tables.shape[1]
-        owners, positions = np.array(slots), np.array(firsts)
+        owners, places = np.array(slots), np.array(firsts)
         through = np.array(adapters or [0] * len(counts))
+        before = np.array(forgotten or [0] * len(counts))
         if total > len(counts):
-            through = np.repeat(through, counts)
+            through, before = np.repeat(through, counts), np.repeat(before, counts)
             owners, within = np.repeat(owners, counts), np.arange(total)
-            positions = np.repeat(positions - np.cumsum([0, *counts[:-1]]), counts) + within
-        blocks_at, offsets = np.divmod(positions, self.block_size)
+            places = np.repeat(places - np.cumsum([0, *counts[:-1]]), counts) + within
+        blocks_at, offsets = np.divmod(places, self.block_size)
         blocks_of = self._tables[owners, blocks_at]
-        values = [np.array(ids), positions, blocks_of, offsets, owners * width, positions + 1, through]
+        values = [np.array(ids), places + before, blocks_of, offsets, owners * width, places + 1, through]
         return self._runs(values, kept)
 
     def _runs(self, values: Sequence[np.ndarray], kept: Sequence[int]) -> Runs:

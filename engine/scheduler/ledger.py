@@ -7,6 +7,7 @@ from itertools import count, repeat
 from engine.config.live_budget import LiveBudget
 from engine.scheduler.block_pool import ROOT, BlockPool, Evicted
 from engine.scheduler.host_memory import HostPool, Offloading, Swapping
+from engine.scheduler.kv_window import NOTHING
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused, StepPlan
 from engine.scheduler.request import Branch, Life, Request
@@ -131,13 +132,13 @@ class Ledger:
             evicted: list[Evicted] = []
             blocks = self.pool.take(count, evicted)
             self.offloading.keep(evicted, self.changes)
-        self._note(branch, zip(repeat(BlockEvent.TAKEN), blocks), len(branch.blocks))
         branch.blocks += blocks
+        self._note(branch, zip(repeat(BlockEvent.TAKEN), blocks), branch.places[len(branch.blocks) - count :])
 
     def share(self, branch: Branch, blocks: list[int]) -> None:
         """Blocks that are others' or cached, for a branch that has none yet."""
         self.pool.share(blocks)
-        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), 0)
+        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), count())
         branch.blocks = list(blocks)
 
     def bring(self, branch: Branch, hosts: list[int], count: int) -> None:
@@ -158,7 +159,7 @@ class Ledger:
         self.give_back(branch, same)
         blocks = source.blocks[same:]
         self.pool.share(blocks)
-        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), same)
+        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), count(same))
         branch.blocks += blocks
         branch.tokens = source.tokens[:]
         branch.computed, branch.reached = source.computed, source.reached
@@ -187,7 +188,7 @@ class Ledger:
         """Takes all but the first `keep` of a branch's blocks. The last goes first, so that of a cached chain the end
         is forgotten before the beginning."""
         blocks = branch.blocks[keep:][::-1]
-        self._note(branch, zip(self.pool.release(blocks), blocks), len(branch.blocks) - 1, -1)
+        self._note(branch, zip(self.pool.release(blocks), blocks), branch.places[::-1])
         del branch.blocks[keep:]
         # What was to be copied to a block that is nobody's now would overwrite what comes back from host memory to it.
         for pair in [pair for pair in self.copies if not self.pool.references(pair[1])]:
@@ -195,9 +196,18 @@ class Ledger:
             if pair in self.changes.copied:  # else a record has told of it
                 self.changes.copied.remove(pair)
 
+    def forget(self, branch: Branch, gone: range) -> None:
+        """Takes the blocks at these places of a branch's table, more than before; those after them move up."""
+        at = gone.start
+        blocks = branch.blocks[at : at + len(gone) - len(branch.gone)][::-1]
+        self._note(branch, zip(self.pool.release(blocks), blocks), count(gone.stop - 1, -1))
+        del branch.blocks[at : at + len(blocks)]
+        branch.gone = gone
+
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
+        branch.gone = NOTHING
         branch.published, branch.serial, branch.drafting, branch.restored = 0, ROOT, None, (0, 0)
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
@@ -219,8 +229,8 @@ class Ledger:
         freed = self.pool.withdraw(blocks)
         self.changes.blocks += [BlockChange(BlockEvent.FREED, block, -1, -1, -1) for block in freed]
 
-    def _note(self, branch: Branch, events: Iterable[tuple[BlockEvent, int]], place: int, step: int = 1) -> None:
-        request, places = branch.request.id, count(place, step)
+    def _note(self, branch: Branch, events: Iterable[tuple[BlockEvent, int]], places: Iterable[int]) -> None:
+        request, index = branch.request.id, branch.index
         self.changes.blocks += [
-            BlockChange(event, block, request, branch.index, next(places)) for event, block in events
+            BlockChange(event, block, request, index, place) for (event, block), place in zip(events, places)
         ]

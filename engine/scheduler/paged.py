@@ -5,6 +5,7 @@ from dataclasses import replace
 from engine.config.specs import EngineConfig
 from engine.scheduler import beams
 from engine.scheduler.block_pool import blocks_for, root_of
+from engine.scheduler.kv_window import NOTHING, KvWindow
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Life, Request, Swapped
@@ -19,6 +20,7 @@ class PagedLayout:
         self._ledger, self._caching, self._apart = ledger, config.prefix_caching, apart
         self._mixed = config.mixed_adapters
         self._pool, self._size = ledger.pool, ledger.pool.block_size
+        self._window = KvWindow.of(config)
         self._published: list[tuple[Branch, int, int]] = []
         self._scored: list[tuple[Row, range]] = []
 
@@ -34,10 +36,10 @@ class PagedLayout:
         """Owned tokens: used, reserved, internal. A block that several branches share counts once."""
         size, held, used, reserved = self._size, 0, 0, 0
         for branch in self._ledger.running:
-            blocks, computed = len(branch.blocks), branch.computed
+            blocks, gone, computed = len(branch.blocks), len(branch.gone), branch.computed
             held += blocks
-            used += computed
-            room, reach = blocks * size, branch.reach
+            used += computed - gone * size
+            room, reach = (blocks + gone) * size, branch.reach
             reserved += (room if room < reach else reach) - computed
         if held > self._pool.owned:
             too_many = beams.shared_twice(self._ledger)
@@ -52,7 +54,7 @@ class PagedLayout:
         """
         ledger = self._ledger
         rows: list[Row] = []
-        ends: list[Row] = []  # of prompts that were computed elsewhere
+        ends: list[Row] = []  # of prompts that were computed elsewhere, and of answers that are computed again
         for branch in ledger.in_order():
             if branch.beam is not None:
                 if branch.index == 0 and not self._search_rows(branch, rows):
@@ -63,8 +65,12 @@ class PagedLayout:
             if not branch.due:
                 if self._apart and branch.remaining == 1 and not branch.over:
                     ends.append(self._last_of_prompt(branch))
-                continue
-            if branch.computed >= len(branch.blocks) * self._size:
+                    continue
+                if not self._resumes(branch):
+                    continue
+            if branch.computed >= branch.room * self._size:
+                if self._window is not None:
+                    self._leave_behind(branch, branch.computed, self._window)
                 if not self._make_room(branch, 1):
                     if self._apart:  # until who must make way is back, only this one waits
                         continue
@@ -72,7 +78,13 @@ class PagedLayout:
                 if branch.slot < 0:
                     continue
                 ledger.take(branch, 1)
-            rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, branch.in_flight > 0))
+            if not branch.due:
+                ends.append(self._resumed(branch))
+                continue
+            row = Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, branch.in_flight > 0)
+            if branch.gone:
+                row.forgotten = len(branch.gone) * self._size
+            rows.append(row)
         rows += ends
         for row in rows if self._caching else ():  # not before it is certain that they are planned
             self._publish(row.branch, row.first + 1)
@@ -83,6 +95,29 @@ class PagedLayout:
         first = branch.computed
         reused = branch.found if branch.found == first else 0
         return Row(branch, branch.slot, first, 1, Kind.PREFILL, True, False, 0, reused, int(branch.reached > first))
+
+    def _leave_behind(self, branch: Branch, position: int, window: KvWindow) -> None:
+        """A branch forgets what its window leaves behind once it is at a position."""
+        gone = window.gone(branch.request.prompt_length, position)
+        if len(gone) > len(branch.gone):
+            self._ledger.forget(branch, gone)
+
+    def _resumes(self, branch: Branch) -> bool:
+        """Whether it computes again what it had said before it was preempted, as it did then: each token after what
+        was forgotten by then."""
+        window = self._window
+        if window is None or branch.in_flight or branch.over or branch.away or branch.remaining < 1:
+            return False
+        return branch.computed >= window.begins(branch.request.prompt_length)
+
+    def _resumed(self, branch: Branch) -> Row:
+        """The row of the next tokens that it computes again, which see the same blocks."""
+        window, first = self._window, branch.computed
+        assert window is not None
+        count = min(branch.remaining, window.alike(branch.request.prompt_length, first))
+        samples, again = count == branch.remaining, max(0, min(branch.reached - first, count))
+        forgotten = len(branch.gone) * self._size
+        return Row(branch, branch.slot, first, count, Kind.PREFILL, samples, False, again=again, forgotten=forgotten)
 
     def _make_room(self, branch: Branch, blocks: int) -> bool:
         """Preempts until so many blocks are available, or until it is the branch that gave way. False where a step in
@@ -127,6 +162,8 @@ class PagedLayout:
         rows: list[Row] = []
         for branch in ledger.in_order():
             if branch.in_flight or not budget or branch.due or (self._apart and branch.remaining == 1):
+                continue
+            if self._resumes(branch):
                 continue
             started = branch.remaining > 0 and not branch.decoding
             if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
@@ -180,15 +217,19 @@ class PagedLayout:
             reused = head.request.prompt_length - 1
             shared = sibling.blocks[: reused // size]
         elif self._caching and not head.request.unscored:
-            shared, hosts = pool.match_below(head.tokens[:-1], root_of(head.adapter))
+            shared, hosts = pool.match_below(self._sought(head), root_of(head.adapter))
             reused = (len(shared) + len(hosts)) * size
         else:
             shared, reused = [], 0
-        needed = blocks_for(len(head.tokens), size) - len(shared)
+        if held is not None and held.gone:
+            shared, hosts = shared[: held.gone.start], hosts[: max(0, held.gone.start - len(shared))]
+            reused = (len(shared) + len(hosts)) * size
+        needed = self._blocks(head, held) - len(shared)
         reserve = max(1, pool.total // 100) if ledger.running else 0
         if pool.available - sum(map(pool.is_cached, shared)) < needed + reserve:
             return Refusal.NO_BLOCKS
         ledger.admit()
+        head.gone = NOTHING if held is None else held.gone
         ledger.share(head, shared)
         ledger.bring(head, hosts, needed)
         if held is not None and held.computed > reused:
@@ -202,9 +243,22 @@ class PagedLayout:
         self._find(head, len(shared))
         return reused
 
+    def _sought(self, head: Branch) -> list[int]:
+        """What of a branch's tokens may be found in the cache: those before the last that is computed as it joins."""
+        window = self._window
+        return head.tokens[:-1] if window is None else head.tokens[:-1][: window.begins(head.request.prompt_length) - 1]
+
+    def _blocks(self, head: Branch, held: Swapped | None) -> int:
+        """As many as a branch that joins needs for the tokens that it has."""
+        if held is not None and held.gone:
+            return blocks_for(held.computed + 1, self._size) - len(held.gone)
+        if self._window is None:
+            return blocks_for(len(head.tokens), self._size)
+        return self._window.most(head.request.prompt_length, len(head.tokens))
+
     def _coming(self, block: int) -> bool:
         """Whether the step being planned is to fill it, and so after what is copied before the step."""
-        return any(block in branch.blocks[before : branch.published] for branch, before, _ in self._published)
+        return any(block in branch.held(before, branch.published) for branch, before, _ in self._published)
 
     def _restore(self, head: Branch, held: Swapped, found: int) -> None:
         """What is in host memory comes back, but for the first blocks, which were found. Where others owned blocks
@@ -214,6 +268,8 @@ class PagedLayout:
         swapping.back(head, held, place, self._ledger.changes)
         head.restored = place * self._size, held.computed
         head.advance(found * self._size)
+        if self._window is not None and head.gone:
+            self._leave_behind(head, held.computed, self._window)
 
     def _find(self, branch: Branch, shared: int) -> None:
         """Notes which of a new branch's shared blocks are published."""
@@ -251,7 +307,7 @@ class PagedLayout:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
         if len(branch.request.branches) == 1:
             return None
-        running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch]
+        running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch and not b.gone]
         return max(running, key=lambda b: b.computed, default=None)
 
     def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
@@ -265,12 +321,16 @@ class PagedLayout:
         elif branch.computed < restored:
             left = restored - branch.computed
         count = min(budget, left)
+        if self._window is not None:
+            count = min(count, self._window.alike(branch.request.prompt_length, branch.computed))
         if branch.request.unscored:
             count = self._within_logits(branch.request, count)
         end = branch.computed + count
         samples = count == branch.remaining and not self._apart
         again = max(0, min(branch.reached, end) - branch.computed)
         row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
+        if branch.gone and row.first >= branch.gone.start * self._size:
+            row.forgotten = len(branch.gone) * self._size
         rows.append(row)
         if (scores := branch.request.scores) is not None and (wanted := scores.wanted(row.first, count)):
             self._scored.append((row, wanted))
@@ -288,6 +348,9 @@ class PagedLayout:
         if not self._caching:
             return
         size, known = self._size, min(end, len(branch.tokens))
+        if self._window is not None:  # what follows was said after something was forgotten
+            known = min(known, self._window.begins(branch.request.prompt_length))
+            known = min(known, branch.gone.start * size) if branch.gone else known
         if (branch.published + 1) * size <= known:
             self._published.append((branch, branch.published, branch.serial))
         while (branch.published + 1) * size <= known:

@@ -21,6 +21,7 @@ class Row:
     `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
     `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the cache, on a branch's
     first row. `again`: how many of its tokens had been computed before. `joins`: the step admits its branch.
+    `forgotten`: how many tokens before it are no longer in the cache.
     """
 
     branch: Branch
@@ -35,6 +36,12 @@ class Row:
     again: int = 0
     joins: bool = False
     drafted: tuple[int, ...] = ()
+    forgotten: int = 0
+
+    @property
+    def lies_at(self) -> int:
+        """Where its first token lies among those that its blocks hold."""
+        return self.first - self.forgotten
 
     @property
     def drawn_at(self) -> range:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
@@ -62,11 +62,16 @@ class Beam:
 
 class Swapped(NamedTuple):
     """What a branch that waits has in host memory: the blocks from `place` of its table on, which hold the K and V of
-    its tokens up to `computed`."""
+    its tokens up to `computed`; `gone` as the branch had it."""
 
     place: int
     blocks: tuple[int, ...]
     computed: int
+    gone: range = range(0)
+
+    def places(self, first: int) -> Iterator[int]:
+        """As `Branch` has them, from one of its blocks on."""
+        return (at if at < self.gone.start else at + len(self.gone) for at in count(first))
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +87,8 @@ class Branch:
     it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
     while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
     again. `away`: another process computes its prompt; `found`: how much of that was in the cache, where it was all but
-    the last token. `ruled`: its logits are changed before a token is drawn, by more than the repetition penalty.
+    the last token. `gone` are the places of its table whose blocks were forgotten: those after them have moved up.
+    `ruled`: its logits are changed before a token is drawn, by more than the repetition penalty.
     """
 
     request: Request
@@ -110,6 +116,7 @@ class Branch:
     restored: tuple[int, int] = (0, 0)
     away: bool = False
     found: int = 0
+    gone: range = range(0)
     ruled: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +126,28 @@ class Branch:
     def adapter(self) -> int:
         """As `Request` has it."""
         return self.request.adapter
+
+    @property
+    def room(self) -> int:
+        """How many blocks long its tokens are that have room, those that were forgotten included."""
+        return len(self.blocks) + len(self.gone)
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Where in its table its blocks lie, those that were forgotten counted."""
+        if not self.gone:
+            return range(len(self.blocks))
+        return [*range(self.gone.start), *range(self.gone.stop, self.room)]
+
+    def held(self, first: int, end: int) -> list[int]:
+        """Its blocks at the places [first, end) of its table, as far as they were not forgotten."""
+        begin, gone = self.gone.start, len(self.gone)
+        if not gone:
+            return self.blocks[first:end]
+        return (
+            self.blocks[min(first, begin) : min(end, begin)]
+            + self.blocks[max(first - gone, begin) : max(end - gone, begin)]
+        )
 
     @property
     def together(self) -> list[Branch]:

@@ -110,7 +110,7 @@ class Scheduler:
         plan, self.away = self.away, None
         assert plan is not None
         for branch, published, serial in reversed(plan.published):
-            self.ledger.withdraw(branch.blocks[published : branch.published])
+            self.ledger.withdraw(branch.held(published, branch.published))
             branch.published, branch.serial = published, serial
         for branch in [branch for branch in reversed(self.ledger.running) if branch.away]:
             branch.steps -= 1
@@ -158,7 +158,7 @@ class Scheduler:
         """
         self.ledger.in_flight -= 1
         for branch, published, serial in reversed(plan.published):
-            self.ledger.withdraw(branch.blocks[published : branch.published])
+            self.ledger.withdraw(branch.held(published, branch.published))
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
         came, found = set(plan.swap_in), SwapEvent.FOUND
@@ -172,9 +172,10 @@ class Scheduler:
             if branch.reached == branch.computed - len(row.drafted) and row.again < row.count:
                 branch.reached = row.first + row.again
             branch.computed = row.first
+            forgot = len(branch.gone) * self.ledger.pool.block_size > row.forgotten  # since, what the row had seen
             if branch.finished:
                 self._leave(branch)
-            elif row.joins:
+            elif row.joins or forgot:
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
         for source, target in plan.copies:
             if self.ledger.pool.references(target):  # of a branch that keeps its blocks
@@ -202,11 +203,11 @@ class Scheduler:
             row.branch.steps -= 1
             row.branch.in_flight -= row.samples > 0
         for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
-            self.ledger.withdraw(branch.blocks[published : branch.published])
+            self.ledger.withdraw(branch.held(published, branch.published))
         # What it should have written, and the copies of that which the step after it, if it is in flight, has made.
         size, lost = self.ledger.pool.block_size, set[int]()
         for row in plan.rows:
-            lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+            lost.update(row.branch.held(row.first // size, blocks_for(row.first + row.count, size)))
         hosts = {host for _, host in plan.swap_out}
         lost.update(block for _, block in plan.swap_in)
         restored = (c for c in self.ledger.changes.swaps if c.event in (SwapEvent.IN, SwapEvent.FOUND))

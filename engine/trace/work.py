@@ -134,7 +134,8 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
       embedding. Of experts, each token multiplies with the active ones, and a step reads those that any of its tokens
       is sent to: counted where the step tells, else 1 - (1 - active / experts)^n of them, as if all were as likely.
     - attention: 4 heads head_dim sum(a) operations, K and V of the positions that any token of the row sees read once a
-      row, and K and V of its tokens written. A token at position p sees p + 1 positions, or those of its window.
+      row, and K and V of its tokens written. A token at position p sees p + 1 positions, or those of its window, and
+      none that the cache has forgotten.
 
     In the padded modes pads count as tokens, every row attends over the width of the rectangle, and all rows go through
     the head. Recomputing writes no K and V. `shared` `[steps]`: tokens of a prefix that decode rows share and that are
@@ -158,7 +159,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     for end_of, step in zip(ends.tolist(), steps):
         if step.beside:
             first[end_of - step.beside : end_of] = tokens[end_of - step.beside : end_of] = 0
-    end = first + tokens
+    end = first - _forgotten(steps) + tokens
     if not paged:
         tokens = tokens + column("padding")
         longest = np.zeros(len(steps), np.int64)
@@ -210,6 +211,12 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         row_operations=row_operations,
         row_ends=ends,
     )
+
+
+def _forgotten(steps: Sequence[Step]) -> Array:
+    """Of each row the tokens before it that the cache has forgotten, which it does not see."""
+    parts = [step.forgotten if len(step.forgotten) else np.zeros(step.rows, np.int32) for step in steps]
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
 
 def _seen(end: Array, window: int) -> Array:

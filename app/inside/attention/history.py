@@ -14,6 +14,7 @@ from app.inside.visible import VISIBLE
 from engine.trace import Array, Attended, Header, Record, Step, Submitted, attended
 
 UNKNOWN = "…"  # a token that was told of elsewhere
+GONE = -1.0  # in place of the weight of a token that was forgotten
 KEPT = 512  # tokens of one answer whose weights are kept as they are shown
 
 StepAt = Callable[[int], Step]
@@ -71,7 +72,7 @@ class AttentionHistory:
         self._steps = 0
         self._times: list[float] = []  # of steps that told, and of whom last
         self._whose: list[tuple[int, int]] = []
-        self._codes: tuple[tuple[int, int], dict[int, Array]] = (-1, -1), {}  # of the sample that is shown, by token
+        self._told: tuple[tuple[int, int], dict[int, Attended]] = (-1, -1), {}  # of the sample that is shown, by token
 
     def take(self, records: Sequence[Record]) -> None:
         """The next records of the trace."""
@@ -98,7 +99,8 @@ class AttentionHistory:
             if (sample := self.watched.get(owner)) is not None:
                 order = told.get(index, -1)
                 if order >= 0:
-                    missing = contexts[order] - len(sample.prompt) - len(sample.texts)
+                    forgotten = int(step.forgotten[row]) if len(step.forgotten) else 0
+                    missing = contexts[order] + forgotten - len(sample.prompt) - len(sample.texts)
                     self._extend(sample, [UNKNOWN] * missing, step.ended, -1)
                 self._extend(sample, [step.text[begin:end]], step.ended, order)
             begin = end
@@ -124,35 +126,41 @@ class AttentionHistory:
             return max(filter(None, samples), key=lambda sample: sample.told_by(moment))
         return self.watched[self._whose[max(at, 0)]]
 
-    def codes(self, sample: Watched, token: int, step_at: StepAt) -> Array:
-        """uint8 `[layers, heads, context]`, as `Attended` has them."""
+    def told(self, sample: Watched, token: int, step_at: StepAt) -> Attended:
+        """What its step tells of a token."""
         assert self.header is not None
-        whose, kept = self._codes
+        whose, kept = self._told
         if whose != (sample.request, sample.branch):
             kept = {}
-            self._codes = (sample.request, sample.branch), kept
+            self._told = (sample.request, sample.branch), kept
         if token not in kept:
             step, order = step_at(sample.places[token]), sample.orders[token]
-            told = next(islice(attended(step, self.header.model.layers), order, None))
             if len(kept) >= KEPT:
                 kept.pop(next(iter(kept)))
-            kept[token] = told.codes
+            kept[token] = next(islice(attended(step, self.header), order, None))
         return kept[token]
-
-    def weights(self, sample: Watched, token: int, step_at: StepAt) -> Array:
-        """float32 `[layers, heads, context]`, as `Attended` has them."""
-        return Attended(sample.request, sample.branch, 0, self.codes(sample, token, step_at)).weights
 
     def lines(self, sample: Watched, until: int, most: int, seen: Seen, step_at: StepAt) -> tuple[list[int], Array]:
         """The last `most` tokens up to one, `KEPT` of them at most, and what each gave whom: float32 `[tokens, context
-        of the last]`."""
+        of the last]`, `GONE` what was forgotten by then."""
         most = min(most, KEPT)
         tokens = [at for at in range(max(0, until + 1 - most), until + 1) if sample.orders[at] >= 0]
         found = np.zeros((len(tokens), len(sample.prompt) + until), np.float32)
         for line, token in enumerate(tokens):
-            given = seen.of(self.weights(sample, token, step_at))
+            told = self.told(sample, token, step_at)
+            given = seen.of(whole(told))
             found[line, : len(given)] = given
+            found[line, told.forgotten.start : told.forgotten.stop] = GONE
         return tokens, found
+
+
+def whole(told: Attended) -> Array:
+    """float32 `[layers, heads, tokens]`: its weights, 0 where the cache had forgotten a token."""
+    gone, weights = told.forgotten, told.weights
+    if not gone:
+        return weights
+    nothing = np.zeros((*weights.shape[:2], len(gone)), np.float32)
+    return np.concatenate([weights[..., : gone.start], nothing, weights[..., gone.start :]], axis=-1)
 
 
 def half(weights: Array) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
 
+from app.inside.attention.history import GONE
 from app.inside.shades import shaded
 from app.language import tr
 from app.ui.look import theme
@@ -24,8 +25,8 @@ def lines_that_fit(height: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AttentionLines:
-    """`weights` `[tokens, context]` of some `tokens` of an answer in a box, below a title; the first `prompt` of the
-    context were asked."""
+    """`weights` `[tokens, context]` of some `tokens` of an answer in a box, below a title, `GONE` where one was
+    forgotten by then; the first `prompt` of the context were asked."""
 
     tokens: Sequence[int]
     weights: Array
@@ -49,6 +50,16 @@ class AttentionLines:
         line = min(int((where.y() - area.top()) / area.height() * lines), lines - 1)
         return line, min(int((where.x() - area.left()) / area.width() * context), context - 1)
 
+    def _forgotten(self, painter: QPainter) -> None:
+        """What is no longer there is a gap, not something that is given nothing."""
+        area, (lines, context) = self.area, self.weights.shape
+        wide, high = area.width() / context, area.height() / lines
+        for line, gone in enumerate(self.weights == GONE):
+            places = np.flatnonzero(gone)
+            if len(places):
+                box = QRectF(area.left() + places[0] * wide, area.top() + line * high, len(places) * wide, high)
+                painter.fillRect(box, theme.current().panel)
+
     def draw(self, painter: QPainter) -> None:
         t, face, px, area = theme.current(), self.face, theme.px, self.area
         title = face.longest(
@@ -59,7 +70,8 @@ class AttentionLines:
         )
         face.say(painter, self.box.left(), self.box.top() + face.ascent, title, t.secondary)
         most = self.weights.max(1, keepdims=True).clip(1e-9)
-        painter.drawImage(area, shaded(np.sqrt(self.weights / most), STRONGEST))
+        painter.drawImage(area, shaded(np.sqrt(self.weights.clip(0) / most), STRONGEST))
+        self._forgotten(painter)
         context = self.weights.shape[1]
         border, above = area.left() + area.width() * self.prompt / context, area.top() - px(3) - face.descent
         prompt, answer = tr("prompt"), tr("answer")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from app.inside.attention.history import AttentionHistory, Seen, Watched, half, visible
+from app.inside.attention.history import AttentionHistory, Seen, Watched, half, visible, whole
 from app.inside.attention.picture import EMPTY, NOBODY, NOT_YET, AttentionPicture, Focus, seen_words
 from app.inside.panel import InsightPanel
 from app.language import tr
@@ -55,16 +55,19 @@ class AttentionPanel(InsightPanel):
             self.picture.show_token(None, self.seen, words)
             self.summary.say("")
             return
-        step_at = self.scope.step_at
-        weights = history.weights(sample, token, step_at)
+        told = history.told(sample, token, self.scope.step_at)
+        weights, gone = whole(told), told.forgotten
         lines = partial(self._lines, sample, token)
-        self.picture.show_token(Focus(sample, token, weights, header.model.heads, lines), self.seen, "")
+        self.picture.show_token(Focus(sample, token, weights, gone, header.model.heads, lines), self.seen, "")
         given = self.seen.of(weights)
-        size = bytes_text(len(given) * header.model.kv_token_bytes)
-        of = {"token": visible(sample.texts[token]), "request": sample.request, "n": len(given), "few": half(given)}
+        seen = len(given) - len(gone)
+        size = bytes_text(seen * header.model.kv_token_bytes)
+        of = {"token": visible(sample.texts[token]), "request": sample.request, "n": seen, "few": half(given)}
         read = tr("“{token}” of request {request} reads K and V of {n:,} tokens ({size})", size=size, **of)
         share = tr("half of its attention is on {few:,}", **of)
         brief = tr("“{token}” attends to {n:,} tokens", **of)
+        if gone:
+            read = tr("{said}, {n:,} are forgotten", said=read, n=len(gone))
         chosen = f"{seen_words(self.seen)} · " if self.seen.layer is not None else ""
         self.summary.say(f"{chosen}{read} · {share}", f"{chosen}{brief} · {share}", brief)
 
@@ -75,10 +78,15 @@ class AttentionPanel(InsightPanel):
         sample, token = self._found()
         if sample is None or token < 0 or self.history.header is None:
             return Facts(COLUMNS)
-        given = self.seen.of(self.history.weights(sample, token, self.scope.step_at))
+        told = self.history.told(sample, token, self.scope.step_at)
+        given, gone = self.seen.of(whole(told)), told.forgotten
         most, prompt = max(float(given.max()), 1e-9), len(sample.prompt)
         each = zip(sample.context(token), given.tolist())
-        parts = tr("prompt"), tr("answer")
+        parts = tr("prompt"), tr("answer"), tr("forgotten")
         return Facts(
-            COLUMNS, [(at, visible(text), parts[at >= prompt], w, w / most) for at, (text, w) in enumerate(each)]
+            COLUMNS,
+            [
+                (at, visible(text), parts[2 if at in gone else at >= prompt], w, w / most)
+                for at, (text, w) in enumerate(each)
+            ],
         )

@@ -25,13 +25,15 @@ NOT_YET = tr("Its prompt is still computed: nothing was attended to yet.")
 
 
 class Focus(NamedTuple):
-    """One token of a sample: what its layers and heads gave each token before it, `[layers, heads, context]`, and
+    """One token of a sample: what its layers and heads gave each token before it, `[layers, heads, context]`, which of
+    these were `forgotten`, and
     `lines`, which finds those of the last tokens up to it, so many at most: their places, and what they gave, `[tokens,
     context]`. `heads`: how many the model has."""
 
     sample: Watched
     token: int
     weights: Array
+    forgotten: range
     heads: int
     lines: Callable[[int], tuple[list[int], Array]]
 
@@ -70,7 +72,7 @@ class AttentionPicture(Chart):
 
         def text(across: float, down: float) -> TokenText:
             box = QRectF(0, px(2), across, max(1.0, down - px(2)))
-            return TokenText(tokens, given, box, self.face)
+            return TokenText(tokens, given, box, self.face, focus.forgotten)
 
         def grid(box: QRectF) -> HeadGrid:
             return HeadGrid(focus.weights, focus.heads, self.seen, box, self.tiny)
@@ -149,13 +151,15 @@ class AttentionPicture(Chart):
         sample, said = focus.sample, visible(focus.sample.texts[focus.token])
         context, given = sample.context(focus.token), self.seen.of(focus.weights)
         if self.text is not None and 0 <= (token := self.text.at(at)) < len(given):
+            if token in focus.forgotten:
+                return tr("“{token}” is forgotten: its K and V are in the cache no more", token=visible(context[token]))
             return gives(said, visible(context[token]), float(given[token]))
         if self.heads is not None and (seen := self.heads.at(at)) is not None:
             return "\n".join((seen_words(seen), *strongest(focus, seen)))
         if self.lines is not None and (found := self.lines.at(at)) is not None:
             line, token = found
             own = self.lines.tokens[line]
-            if token < len(sample.prompt) + own:
+            if token < len(sample.prompt) + own and self.lines.weights[line, token] >= 0:
                 return gives(
                     visible(sample.texts[own]), visible(context[token]), float(self.lines.weights[line, token])
                 )

@@ -13,6 +13,7 @@ from app.inside.shades import shade
 from app.ui.look import theme
 from app.ui.look.font_face import FontFace
 
+STRUCK = 0.6  # of the ink
 APART, BETWEEN = 1, 3  # pixels of the design between the fields of a line, and between lines
 
 
@@ -27,13 +28,14 @@ class Spot:
 
 @dataclass(frozen=True)
 class TokenText:
-    """`tokens`, the last of which is the one that attends, and what it gives the others, `weights`. Where not all have
-    room, it is the last that are shown."""
+    """`tokens`, the last of which is the one that attends, and what it gives the others, `weights`, but for those that
+    are `forgotten`, which are struck. Where not all have room, it is the last that are shown."""
 
     tokens: Sequence[str]
     weights: Sequence[float]
     box: QRectF
     face: FontFace
+    forgotten: range = range(0)
 
     @cached_property
     def spots(self) -> list[Spot]:
@@ -73,6 +75,9 @@ class TokenText:
         round_by = theme.px(2)
         for spot in self.spots:
             painter.setBrush(t.panel)
+            if spot.token in self.forgotten:
+                self._strike(painter, spot)
+                continue
             if spot.token < len(self.weights):
                 painter.setPen(t.panel)
                 painter.setBrush(shade(sqrt(self.weights[spot.token] / most)))
@@ -80,3 +85,9 @@ class TokenText:
                 painter.setPen(QPen(t.text, 1))
             painter.drawRoundedRect(spot.box, round_by, round_by)
             face.say(painter, spot.box.left(), spot.box.top() + face.ascent, spot.text, t.text)
+
+    def _strike(self, painter: QPainter, spot: Spot) -> None:
+        ink, middle = theme.faded(theme.current().secondary, STRUCK), spot.box.center().y() + theme.px(1)
+        self.face.say(painter, spot.box.left(), spot.box.top() + self.face.ascent, spot.text, ink)
+        painter.setPen(QPen(ink, theme.px(1)))
+        painter.drawLine(QPointF(spot.box.left(), middle), QPointF(spot.box.right() + theme.px(APART), middle))

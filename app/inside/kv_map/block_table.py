@@ -36,7 +36,13 @@ def lines_of(state: KvState, request: int) -> list[Line]:
         if len(samples) > 1 or branch:
             head = trn("sample {n} · {count:,} block", "sample {n} · {count:,} blocks", len(table), n=branch + 1)
             lines.append(Line(head))
-        for place, block in enumerate(table.tolist()):
+        before = -1
+        for block in table.tolist():
+            place = int(state.place[block])
+            if place > before + 1:
+                said = trn("{count:,} block is forgotten", "{count:,} blocks are forgotten", place - before - 1)
+                lines.append(Line(said))
+            before = place
             filled = int(state.filled[block])
             words = f"{filled}/{state.size}"
             lines.append(Line(words, block, place, filled / state.size, int(state.references[block])))

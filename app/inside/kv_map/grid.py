@@ -117,7 +117,7 @@ class KvGrid(Painted):
     def _numbers(self, painter: QPainter, state: KvState, tables: dict[int, Array]) -> None:
         """The place of each of the selected request's blocks; how many share each of the other shared ones."""
         face, t = self.small, theme.current()
-        texts = {block: str(place) for table in tables.values() for place, block in enumerate(table.tolist())}
+        texts = {block: str(state.place[block]) for table in tables.values() for block in table.tolist()}
         if not texts:
             shared = np.flatnonzero(state.references > 1)
             texts = {block: str(count) for block, count in zip(shared.tolist(), state.references[shared].tolist())}

@@ -175,6 +175,7 @@ def _open_tables(state: KvState, samples: Array, entries: Array) -> None:
     borders = np.searchsorted(table[by_place], np.arange(len(keys) + 1))
     tables = state.tables
     for i, key in enumerate(keys.tolist()):
-        tables.extend(key, block[by_place[borders[i] : borders[i + 1]]])
+        own = block[by_place[borders[i] : borders[i + 1]]]
+        tables.extend(key, own, int(state.place[own[-1]]))
     live = tables.live
     tables.computed[live], tables.slot[live], tables.over[live] = samples[1], samples[2], samples[3]

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
-from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
+from app.inside.kv_map.tables import ALL, SAMPLES, BlockTables, keys_of
 from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted, SwapEvent
 
 FREE, CACHED = -1, -2  # in place of an owner
@@ -75,7 +75,8 @@ class KvState:
     def __init__(self, header: Header, requests: Requests) -> None:
         """The empty pool of a trace."""
         self.blocks, self.size, self.padded = header.blocks, header.config.block_size, not header.config.paged
-        self.at, self.requests, self.tables = -1, requests, BlockTables()
+        sinks = header.config.sink_tokens // self.size if header.config.kv_window is not None else ALL
+        self.at, self.requests, self.tables = -1, requests, BlockTables(sinks)
         unknown = np.full((5, self.blocks), -1, np.int32)
         self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1
         self.branch, self.references, self.filled, self.writer_branch = np.zeros((4, self.blocks), np.int32)
@@ -148,7 +149,7 @@ class KvState:
         for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(event)]):
             blocks, kind, part = block[begin:end], int(event[begin]), slice(begin, end)
             if kind == BlockEvent.LEFT:
-                self._leave(blocks, int(keys[begin]), step, rows)
+                self._leave(blocks, int(keys[begin]), step, rows, int(step.block_place[begin]))
                 continue
             if kind == BlockEvent.TAKEN:
                 self._take(blocks, step.block_request[part], step.block_branch[part], step.block_place[part])
@@ -160,9 +161,9 @@ class KvState:
             cuts = [begin, *changes[low:high].tolist(), end]
             for first, last in pairwise(cuts):  # each a run of one owner's events
                 if kind in (BlockEvent.TAKEN, BlockEvent.SHARED):
-                    self.tables.extend(int(keys[first]), block[first:last])
+                    self.tables.extend(int(keys[first]), block[first:last], int(step.block_place[last - 1]))
                 elif keys[first] >= 0:
-                    self.tables.shorten(int(keys[first]), last - first)
+                    self.tables.shorten(int(keys[first]), block[first:last], int(step.block_place[first]))
 
     def _take(self, blocks: Array, request: Array, branch: Array, place: Array) -> None:
         evicted = blocks[self.owner[blocks] == CACHED]
@@ -183,14 +184,14 @@ class KvState:
         self.place[blocks] = place  # of one that was kept before the trace was joined, nothing was told
         self.event[blocks], self.event_at[blocks] = Mark.SHARED, self.at
 
-    def _leave(self, blocks: Array, key: int, step: Step, rows: Array) -> None:
+    def _leave(self, blocks: Array, key: int, step: Step, rows: Array, first: int) -> None:
         """One owner goes, others stay. What it wrote in this very step is in the block."""
         wrote = np.flatnonzero((rows == key) & (step.kind != Kind.HELD))
         if len(wrote):
             end = int(step.first[wrote[-1]] + step.stays[wrote[-1]])
             self.filled[blocks] = np.maximum(self.filled[blocks], self._part(end, self.place[blocks]))
         self.references[blocks] -= 1
-        self.tables.shorten(key, len(blocks))
+        self.tables.shorten(key, blocks, first)
         request, branch = divmod(key, SAMPLES)
         shown = (self.owner[blocks] == request) & (self.branch[blocks] == branch)
         for block in blocks[shown].tolist():
@@ -238,10 +239,11 @@ class KvState:
     def _fill_back(self, handle: int, first: int, blocks: Array) -> None:
         """Of a row at `first`. Where that is before them, what they follow is computed again."""
         table = self.tables.table(handle)
-        place = np.flatnonzero(np.isin(table, blocks))
-        if len(place):
+        index = np.flatnonzero(np.isin(table, blocks))
+        if len(index):
+            place = self.tables.places(handle)[index]
             before = first <= int(place[0]) * self.size
-            self.filled[table[place]] = self.size if before else self._part(first, place)
+            self.filled[table[index]] = self.size if before else self._part(first, place)
 
     # -- what was computed ----------------------------------------------------------------------------------------
 
@@ -268,12 +270,14 @@ class KvState:
                 self._fill_back(int(handles[i]), int(first[i]), self.back.pop(int(keys[rows[i]])))
         single = count == 1
         place = first // self.size
-        within = single & (place < tables.length[handles])
-        blocks = tables.at(handles[within], place[within])
+        index = tables.index(handles, place)
+        within = single & (index < tables.length[handles])
+        blocks = tables.at(handles[within], index[within])
         self.filled[blocks] = first[within] + 1 - place[within] * self.size
         for i in np.flatnonzero(~single).tolist():
-            table, begin, end = tables.table(int(handles[i])), int(place[i]), int(first[i] + count[i])
+            handle, begin, end = int(handles[i]), int(place[i]), int(first[i] + count[i])
             if not count[i]:  # it only tells how far the sample is
                 begin = 0
-            written = table[begin : -(-end // self.size)]
-            self.filled[written] = self._part(end, np.arange(begin, begin + len(written)))
+            places = tables.places(handle)
+            written = (places >= begin) & (places < -(-end // self.size))
+            self.filled[tables.table(handle)[written]] = self._part(end, places[written])

@@ -4,6 +4,7 @@ A step costs O(its rows), and about 200 bytes for as long as the trace is; a pic
 whatever its span, since every series is kept with its integral over time.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,7 @@ class MemorySeries:
         self._reach = np.zeros(256, np.int64)  # by request: tokens of a strip for its prompt + max_tokens
         self._branches = 0
         self._computed, self._over = np.zeros(256, np.int64), np.zeros(256, bool)
+        self._held: Counter[tuple[int, int]] | None = None  # blocks of each sample, of a cache that forgets
         self._running = self._to_limit = self._paged_blocks = self._done = self._done_tokens = 0
 
     def __frozen__(self) -> dict[str, Any]:
@@ -119,6 +121,7 @@ class MemorySeries:
         self.block_size, self.context, self.token_bytes = config.block_size, model.context, header.kv_token_bytes
         self.pool = header.blocks * config.block_size
         self.paged, self.keeps = config.paged, config.mode != "recompute"
+        self._held = Counter() if config.kv_window is not None else None
 
     def _submitted(self, record: Submitted) -> None:
         request, samples = record.request, record.params.branches
@@ -152,11 +155,21 @@ class MemorySeries:
         self._pending += 1
 
     def _first_blocks(self, step: Step) -> list[tuple[int, int]]:
-        """The events of first blocks that have an owner, in order: (event, request)."""
+        """The events of first blocks that come to an owner, and with whose going he has none, in order: (event,
+        request)."""
         if not len(step.block):
             return []
-        first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
-        return list(zip(step.block_event[first].tolist(), step.block_request[first].tolist()))
+        if self._held is None:
+            first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
+            return list(zip(step.block_event[first].tolist(), step.block_request[first].tolist()))
+        found = []  # the first block may be forgotten before the others go
+        owners = zip(step.block_event.tolist(), step.block_request.tolist(), step.block_branch.tolist())
+        for event, request, branch in owners:
+            comes, held = event in _COMES, self._held[request, branch]
+            self._held[request, branch] = held + (1 if comes else -1)
+            if request >= 0 and held == (0 if comes else 1):
+                found.append((event, request))
+        return found
 
     def _rows(self, step: Step) -> None:
         index = self._base[step.request] + step.branch

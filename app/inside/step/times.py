@@ -101,7 +101,7 @@ def attention(step: Step, header: Header | None) -> tuple[Attention, float]:
     A row of tokens [first, first + count) sees count · first + count (count + 1) / 2 pairs: the triangle of a prompt,
     or the one line of a decode. Padded rows are one rectangle: each is computed as wide as the widest.
     """
-    first, count = step.first.astype(np.int64), step.count.astype(np.int64)
+    first, count = step.lies_at.astype(np.int64), step.count.astype(np.int64)
     positions = count * first + count * (count + 1) // 2
     if header is None or not len(first):
         shares = positions / max(1, int(positions.sum()))

@@ -21,6 +21,7 @@ from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.kv_window import KvWindow
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import PromptScored, Record, Submitted, freeze
@@ -93,6 +94,8 @@ class Intake:
             _refuse_apart(params)
         ranks = "each rank of a model that is split sees a part of it alone; load it on one device, or leave it out"
         check(self._whole or not params.attention, "attention", params.attention, ranks)
+        whole = "a beam search needs the whole cache, and this one forgets; leave it at 1, or kv_window out"
+        check(params.beam_width == 1 or self._config.kv_window is None, "beam_width", params.beam_width, whole)
         prompt = self.encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
@@ -172,7 +175,10 @@ class Intake:
         limit = min(params.max_tokens, context - length) if context else params.max_tokens
         pool = self._pool
         keeps = self._config.mode != "recompute"
-        if keeps and blocks_for(length + limit - 1, pool.block_size) > pool.total:
+        window = KvWindow.of(self._config)
+        tokens = length + limit - 1
+        most = blocks_for(tokens, pool.block_size) if window is None else window.most(length, tokens)
+        if keeps and most > pool.total:
             raise InvalidInput(
                 f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
                 f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +93,7 @@ class Assembly:
         alone = self.model.devices == 1
         if not alone:
             _refuse_undivided(config, on_gpu_path(self.model.device))
+        _refuse_narrow(config, self.model.card.windows)
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
             self._let_go()  # the old cache is given back before a draft is loaded, or the new one is made
@@ -201,6 +203,17 @@ def _interconnect(model: LoadedModel) -> Interconnect | None:
     cards = [card_of(torch.device(device)) for device in model.ranks.devices[:2]]
     link = cards[0].linked_by(cards[1]) if cards[0] is not None and cards[1] is not None else ""
     return replace(found, way=link) if link else found
+
+
+def _refuse_narrow(config: EngineConfig, windows: Sequence[int]) -> None:
+    """Raises InvalidInput for a cache that forgets what a layer with a sliding window would still see: where tokens lie
+    says how far apart they are up to there."""
+    widest = max(windows, default=0)
+    if config.kv_window is not None and config.kv_window < widest:
+        raise InvalidInput(
+            f"kv_window={config.kv_window:,}: layers of this model attend to the last {widest:,} tokens; "
+            f"give at least {widest:,}"
+        )
 
 
 def _refuse_undivided(config: EngineConfig, on_gpu: bool) -> None:

@@ -120,6 +120,7 @@ class NotedStep:
             device=launched.device,
             swapping=launched.swapping,
             **_drafts(rows, committed, piece),
+            **_forgotten(rows),
             **_beside([emission for _, emission in emitted], piece),
             **_beams(changes, piece),
             **_ranks(launched),
@@ -143,6 +144,11 @@ def _drafts(rows: Sequence[Row], committed: Sequence[Committed], piece: Callable
         "draft_token": _column(drafts, np.int32),
         "draft_text": tuple(map(piece, drafts)),
     }
+
+
+def _forgotten(rows: Sequence[Row]) -> Columns:
+    forgotten = [row.forgotten for row in rows]
+    return {"forgotten": _column(forgotten, np.int32)} if any(forgotten) else {}
 
 
 def _beside(emitted: Sequence[Emission], piece: Callable[[int], str]) -> Columns:

@@ -102,8 +102,8 @@ class DecodePlan:
 
 
 def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) -> DecodePlan:
-    """From each row's block table and its context length, this step's token included. A block has the same place in the
-    tables of all rows that share it."""
+    """From each row's block table and its context length, this step's token included. Rows that share a block read it
+    once where it has the same place in their tables."""
     rows = len(tables)
     used = [table[: -(-length // block_size)] for table, length in zip(tables, lengths, strict=True)]
     flat = torch.tensor([block for table in used for block in table])
@@ -115,14 +115,16 @@ def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) ->
     if len(flat) != len(flat.unique()):
         shared = _shared_blocks(used)
         parts = _shared_parts(shared, rows, block_size)
-        own = torch.isin(flat, torch.tensor([block for places in shared.values() for _, block in places]), invert=True)
+        each = int(flat.max()) + 1  # places of a table, so that a number tells both
+        pairs = torch.tensor([place * each + block for places in shared.values() for place, block in places])
+        own = torch.isin(logical * each + flat, pairs, invert=True)
         flat, owner, logical = flat[own], owner[own], logical[own]
     at = torch.arange(block_size)
     position = logical[:, None] * block_size + at
     position = torch.where(position < length[owner][:, None], position, -1)
     span = int(flat.max()) + 1  # the row that joined last has a block of its own
     # Blocks of others or of none may lie between: reading past them is cheaper than copying, up to half as many.
-    if len(flat) * 3 < span * 2:
+    if len(flat) * 3 < span * 2 or len(flat) != len(flat.unique()):
         parts.append(Part(owner[:, None], position, flat[:, None]))
     else:
         all_owner = torch.full((span, 1), rows)

@@ -85,8 +85,8 @@ def making_inputs() -> list[Launch]:
     rows = empty(64)
     ids, positions, cache_slots = empty(3, 64, dtype=torch.int64)
     written = StepInputs(ids, positions, cache_slots, rows)
-    state = SlotState(empty(257, dtype=torch.int64), empty(257), empty(257, 4096))
-    decode = launched(decode_inputs, written, rows, state, 16)
+    state = SlotState(empty(257, dtype=torch.int64), empty(257), empty(257), empty(257, 4096))
+    decode = launched(decode_inputs, written, rows, rows, state, 16)
     packed = launched(packed_inputs, written, rows, empty(65), rows, rows, state, 16)
     return launched(apply_changes, rows, empty(128)) + decode + packed
 

@@ -34,13 +34,16 @@ class Swapping:
         size, references = self._pool.block_size, self._pool.references
         place = next((i for i, block in enumerate(branch.blocks) if references(block) == 1), len(branch.blocks))
         place = place if self._pool.below is None else max(place, branch.published)
-        blocks, before = branch.blocks[place : blocks_for(branch.computed, size)], place * size
+        if branch.gone:  # what is not copied must be what can be computed again without what follows
+            place = min(place, branch.gone.start)
+        end = blocks_for(branch.computed, size) - len(branch.gone)
+        blocks, before = branch.blocks[place:end], place * size
         if not blocks or len(blocks) > self._host.available:
             return
         if self._cost is not None and not self._cost.favours_swap(len(blocks), before, branch.computed - before):
             return
         hosts = tuple(self._host.take_forgetting(len(blocks), changes))
-        branch.swapped = Swapped(place, hosts, branch.computed)
+        branch.swapped = Swapped(place, hosts, branch.computed, branch.gone)
         self._owners |= dict.fromkeys(hosts, branch)
         self._host.copy_out(zip(blocks, hosts, strict=True))
         self._note(changes, SwapEvent.OUT, branch, branch.swapped, place, blocks)
@@ -82,5 +85,5 @@ class Swapping:
     ) -> None:
         owner, hosts = (branch.request.id, branch.index), held.blocks[place - held.place :]
         changes.swaps += [
-            SwapChange(event, host, block, *owner, at) for at, (host, block) in enumerate(zip(hosts, blocks), place)
+            SwapChange(event, host, block, *owner, at) for host, block, at in zip(hosts, blocks, held.places(place))
         ]

@@ -99,6 +99,9 @@ class Step:
     how many tokens each saw, the one that it follows and all before it, and where its part of `attended` ends,
     `attended_end`: uint8 codes `[layers, heads or 1, context]`, a weight being the square of a code over 255.
 
+    Of a cache that forgets, `forgotten` `[rows]`: how many tokens before each row's were no longer in it, those after
+    the header's `config.sink_tokens`. Empty where nothing was.
+
     What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
@@ -219,13 +222,14 @@ class Step:
     attended_context: Array = empty(np.int32)
     attended_end: Array = empty(np.int64)
     attended: Array = empty(np.uint8)
+    forgotten: Array = empty(np.int32)
 
     @property
     def own(self) -> Step:
         """The step as who decodes has computed it: without the rows of a prefill worker."""
         if not self.beside:
             return self
-        columns = "request branch slot first count kind wasted padding reused drafted accepted".split()
+        columns = "request branch slot first count kind wasted padding reused drafted accepted forgotten".split()
         most = self.rows - self.beside
         return replace(self, beside=0, **{name: getattr(self, name)[:most] for name in columns})
 
@@ -253,6 +257,11 @@ class Step:
     def stays(self) -> Array:
         """Of how many of each row's tokens K and V count from then on: all but the drafted ones that were rejected."""
         return self.count - (self.drafted - self.accepted) if len(self.drafted) else self.count
+
+    @property
+    def lies_at(self) -> Array:
+        """How many tokens that the cache holds each row's first one comes after."""
+        return self.first - self.forgotten if len(self.forgotten) else self.first
 
     @property
     def moved_blocks(self) -> int:

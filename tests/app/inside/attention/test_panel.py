@@ -42,8 +42,7 @@ def panel(qtbot: QtBot, scope: Scope, trace: Trace) -> AttentionPanel:
 
 
 def told(trace: Trace, request: int, branch: int = 0) -> list[Attended]:
-    layers = trace.header.model.layers
-    every = (each for step in trace.steps for each in attended(step, layers))
+    every = (each for step in trace.steps for each in attended(step, trace.header))
     return [each for each in every if (each.request, each.branch) == (request, branch)]
 
 
@@ -209,8 +208,8 @@ def test_few_weights_are_kept_of_a_long_answer(trace: Trace, monkeypatch: pytest
     history.take(trace.records)
     sample, every = history.watched[1, 0], told(trace, 1)
     for token in (4, 5, 6, 7, 4):
-        assert (history.codes(sample, token, steps.__getitem__) == every[token].codes).all()
-    assert len(history._codes[1]) == 3
+        assert (history.told(sample, token, steps.__getitem__).codes == every[token].codes).all()
+    assert len(history._told[1]) == 3
     tokens, _ = history.lines(sample, 19, 10, Seen(), steps.__getitem__)
     assert tokens == [17, 18, 19], "none is read anew for each painting"
 

@@ -39,7 +39,7 @@ def told(trace: Trace) -> dict[tuple[int, int], list[Array]]:
     found: dict[tuple[int, int], list[Array]] = {}
     assert trace.header is not None
     for step in trace.steps:
-        for each in attended(step, trace.header.model.layers):
+        for each in attended(step, trace.header):
             found.setdefault((each.request, each.branch), []).append(each.weights)
     return found
 

@@ -56,7 +56,7 @@ def test_what_tokens_attend_to_is_told(name: str, kv_dtype: str, off: float, tmp
     with Engine(loaded(tmp_path), config, threads=1) as engine:
         asked = [Submission(plain, params), Submission(prompt, params.with_(attention=True))]
         answers = [list(stream.result(100).token_ids) for stream in engine.submit_many(asked)]
-        told = [each for step in engine.trace.steps for each in attended(step, engine.card.layers)]
+        told = [each for step in engine.trace.steps for each in attended(step, engine.trace.header)]
     module = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.inference_mode():
         layers = torch.cat(module(torch.tensor([prompt + answers[1]]), output_attentions=True).attentions)

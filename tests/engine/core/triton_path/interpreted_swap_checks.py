@@ -10,10 +10,13 @@ from tests.engine.gpu_path import DEVICE, RUNS
 if not RUNS:
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
+from transformers import AutoModelForCausalLM
+
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.runner.host_blocks import PinnedBlocks
 from engine.runner.paged_gpu import GpuRunner
 from engine.trace import SwapEvent
+from tests.engine.forgetful_reference import assert_said
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
 WAYS = (SamplingParams(temperature=0), SamplingParams(temperature=0.9, seed=3, repetition_penalty=1.2))
@@ -59,3 +62,21 @@ def test_what_was_forgotten_comes_back_as_it_was(tmp_path: Path) -> None:
                 events = [event for step in engine.trace.steps for event in step.swap_event.tolist()]
                 assert (events.count(SwapEvent.FOUND) > 1) is offload
             assert said[0] == said[1]
+
+
+def test_what_a_cache_forgets_is_seen_no_more(tmp_path: Path) -> None:
+    """A step behind; who makes way computes again what it had said, after what was forgotten by then."""
+    save_tiny_model(TINY_MODELS["llama"], tmp_path)
+    module = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
+    random = torch.Generator().manual_seed(3)
+    prompts = [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in (2, 10)]
+    with Engine(ModelSpec(str(tmp_path), dtype="float32", device=DEVICE), threads=1) as engine:
+        memory = 5 * 4 * engine.card.kv_token_bytes
+        engine.begin(EngineConfig("chunked", 3, 16, 4, memory, depth=1, mixed_graphs=False, kv_window=4, kv_sinks=2))
+        streams = [engine.submit(prompt, WAYS[0].with_(max_tokens=12, ignore_eos=True)) for prompt in prompts]
+        for prompt, stream in zip(prompts, streams):
+            assert_said(module, prompt, stream.result(timeout=300).token_ids, sinks=2, window=4)
+        steps = engine.trace.steps
+        assert any(len(step.preempted) for step in steps)
+        assert any(len(step.forgotten) and step.graph for step in steps)
+        assert any(len(step.forgotten) and (step.count[step.forgotten > 0] > 1).any() for step in steps)

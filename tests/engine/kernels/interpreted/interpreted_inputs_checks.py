@@ -24,8 +24,13 @@ class State:
         self.random = torch.Generator().manual_seed(seed)
         self.last_tokens = torch.randint(0, 50_000, (slots + 1,), generator=self.random)
         self.lengths = torch.randint(0, 30, (slots + 1,), generator=self.random).int()
-        self.lengths[slots] = 0
+        self.forgotten = SIZE * torch.randint(0, 5, (slots + 1,), generator=self.random).int()
+        self.lengths[slots] = self.forgotten[slots] = 0
         self.tables = torch.randint(0, 1_000_000, (slots + 1, 16), generator=self.random).int()
+
+    @property
+    def known(self) -> SlotState:
+        return SlotState(self.last_tokens, self.lengths, self.forgotten, self.tables)
 
     def place(self, slot: int, position: int) -> int:
         return int(self.tables[slot, position // SIZE]) * SIZE + position % SIZE
@@ -41,11 +46,12 @@ def test_a_decode_step_takes_each_slots_last_token_and_moves_on(rows: int) -> No
     slots = torch.randperm(rows + 5, generator=state.random)[:rows]
     slots[rows // 2 :] = rows + 5  # dummies
     ids, positions, places = poisoned(rows, rows, rows)
-    contexts, before = torch.full((rows,), -77).int(), state.lengths.clone()
-    known = SlotState(state.last_tokens, state.lengths, state.tables)
-    decode_inputs(StepInputs(ids, positions, places, contexts), slots.int(), known, SIZE)
+    contexts, drawn_at = torch.full((2, rows), -77).int()
+    before = state.lengths.clone()
+    decode_inputs(StepInputs(ids, positions, places, contexts), drawn_at, slots.int(), state.known, SIZE)
     assert ids.tolist() == [int(state.last_tokens[s]) for s in slots]
-    assert positions.tolist() == [int(before[s]) for s in slots]
+    assert positions.tolist() == [int(before[s] + state.forgotten[s]) for s in slots]
+    assert drawn_at.tolist() == [int(before[s] + state.forgotten[s]) + 1 for s in slots]
     assert places.tolist() == [state.place(s, int(before[s])) for s in slots.tolist()]
     assert contexts.tolist() == [int(before[s]) + 1 for s in slots]
     moved = {int(s) for s in slots} - {rows + 5}
@@ -68,14 +74,14 @@ def test_packed_rows_get_their_ids_positions_and_places(counts: tuple[int, ...])
     ids, positions, places = poisoned(tokens, tokens, tokens)
     contexts = torch.full((rows,), -77).int()
     written, sent = StepInputs(ids, positions, places, contexts), (staged.int(), starts.int(), firsts.int())
-    packed_inputs(written, *sent, slots.int(), SlotState(state.last_tokens, state.lengths, state.tables), SIZE)
+    packed_inputs(written, *sent, slots.int(), state.known, SIZE)
     expected = []
     for i, count in enumerate(counts):
         slot, first = int(slots[i]), int(firsts[i])
         for j in range(count):
             known = int(staged[starts[i] + j])
             token = known if known >= 0 else int(state.last_tokens[slot])
-            expected.append((token, first + j, state.place(slot, first + j)))
+            expected.append((token, int(state.forgotten[slot]) + first + j, state.place(slot, first + j)))
         before[slot] = first + count
     assert list(zip(ids.tolist(), positions.tolist(), places.tolist())) == expected
     assert contexts.tolist() == [int(f) + c for f, c in zip(firsts, counts)]
@@ -97,11 +103,11 @@ def test_rows_without_tokens_and_tokens_without_a_row_are_passed_over(counts: tu
     ids, positions, places = poisoned(tokens, tokens, tokens)
     contexts = torch.full((rows,), -77).int()
     written, sent = StepInputs(ids, positions, places, contexts), (staged.int(), starts.int(), firsts.int())
-    packed_inputs(written, *sent, slots.int(), SlotState(state.last_tokens, state.lengths, state.tables), SIZE)
+    packed_inputs(written, *sent, slots.int(), state.known, SIZE)
     for i, count in enumerate(counts):
         slot, at = int(slots[i]), range(int(firsts[i]), int(firsts[i]) + count)
         here = slice(int(starts[i]), int(starts[i]) + count)
-        assert positions[here].tolist() == list(at)
+        assert positions[here].tolist() == [int(state.forgotten[slot]) + place for place in at]
         assert places[here].tolist() == [state.place(slot, position) for position in at]
         assert contexts[i] == (at.stop if count else -77)
         lengths[slot] = at.stop if count else lengths[slot]
