@@ -88,6 +88,8 @@ _CONFIG_KEYS = {
     "seed": _Key("seed", int, "a whole number"),
     "mix": _Key("mixed_adapters", _switch, "yes or no", PAGED_MODES, "one adapter at a time"),
     "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
+    "window": _Key("kv_window", int, "a whole number of tokens", PAGED_MODES, "KV window {}"),
+    "sinks": _Key("kv_sinks", int, "a whole number of tokens", PAGED_MODES, "{} sinks"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
     "k": _Key("speculated", _count_or("auto"), "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
     "draft": _Key("draft", ModelSpec, "demo, a folder or a hub id", PAGED_MODES, "draft {0.source}"),

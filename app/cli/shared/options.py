@@ -177,6 +177,10 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--block-size", type=int, default=default.block_size, metavar="N", help=block)
     kv_memory_option(to)
     kv_dtype_option(to)
+    forgets = "paged modes: of an answer that goes on only its last N tokens and the sinks stay in the cache"
+    to.add_argument("--kv-window", type=whole, metavar="N", help=f"{forgets} (default: all)")
+    sinks = f"with --kv-window: the first N tokens stay too (default: {default.kv_sinks})"
+    to.add_argument("--kv-sinks", type=int, default=default.kv_sinks, metavar="N", help=sinks)
     to.add_argument("--depth", type=int, metavar="N", help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)

@@ -48,6 +48,10 @@ SPECULATED = tr("How many tokens are drafted for each row; automatic: as many as
 DRAFT = tr("A smaller model with the same vocabulary: demo-draft, a folder or a hub id")
 GRAPHS = tr("Decode steps are recorded at load and replayed by one call, not computed kernel by kernel")
 PRECISION = tr("K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact")
+WINDOW = tr(
+    "Of an answer that goes on, only its newest tokens and the sinks stay in the KV cache: it never grows beyond them"
+)
+SINKS = tr("How many tokens of the beginning stay too, by whole blocks: many heads rest their attention there")
 BLOCK = tr("How many tokens one KV block holds: a power of two")
 PREEMPTION = tr(
     "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
@@ -91,6 +95,8 @@ def mode_fields(name: str) -> list[Field]:
     draft = line_edit(f"{name}_draft", tr("Draft model"), tr("the model's own"))
     preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
+    window = Number(f"{name}_kv_window", 0, 1_048_576, 0, TOKENS, 64, least=tr("keeps all"))
+    sinks = Number(f"{name}_kv_sinks", 0, 1_048_576, 4, TOKENS, least=tr("none"))
     admission, mixed = DropDown(f"{name}_admission", SHORT_ADMISSIONS), DropDown(f"{name}_mixed_adapters", MIXED)
     for i, (_, order) in enumerate(SHORT_ADMISSIONS):
         admission.setItemData(i, f"{sentence(admission_words(order))}.", Qt.ItemDataRole.ToolTipRole)
@@ -116,6 +122,8 @@ def mode_fields(name: str) -> list[Field]:
         Field("preemption", tr("Preempts by"), preemption, PREEMPTION, modes=COLOCATED_MODES, idle="recompute"),
         Field("cuda_graphs", tr("Decode graphs"), graphs, GRAPHS, modes=PAGED_MODES, idle=True),
         Field("kv_dtype", tr("KV precision"), precision, PRECISION, modes=PAGED_MODES, idle="auto"),
+        Field("kv_window", tr("KV window"), window, WINDOW, _window, _size, PAGED_MODES, None),
+        Field("kv_sinks", tr("Sinks"), sinks, SINKS, modes=PAGED_MODES, idle=EngineConfig().kv_sinks),
         Field("speculation", tr("Speculation"), speculation, SPECULATION, modes=PAGED_MODES, idle=None),
         Field("speculated", tr("Drafted"), speculated, SPECULATED, _speculated, _count, PAGED_MODES),
         Field("draft", tr("Draft"), draft, DRAFT, _draft, _source, PAGED_MODES),
@@ -186,6 +194,8 @@ class ConfigForm(QWidget):
             hidden = hidden | {"mixed_adapters"}
         if not self["prefix_caching"].get():
             hidden = hidden | {"offload_prefixes"}
+        if not self["kv_window"].get():
+            hidden = hidden | {"kv_sinks"}
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode) and name not in hidden)
         self._shown = self._deciding()
@@ -197,7 +207,7 @@ class ConfigForm(QWidget):
 
     def _deciding(self) -> list[object]:
         """By which it is decided what is shown."""
-        return [self[name].get() for name in ("mode", "speculation", "prefix_caching")]
+        return [*(self[name].get() for name in ("mode", "speculation", "prefix_caching")), not self["kv_window"].get()]
 
     def _on_edited(self) -> None:
         if self._deciding() != self._shown:
@@ -230,6 +240,14 @@ def _speculated(count: int) -> int | str:
 
 def _count(speculated: int | str) -> int:
     return 0 if speculated == "auto" else int(speculated)
+
+
+def _window(tokens: int) -> int | None:
+    return tokens or None
+
+
+def _size(window: int | None) -> int:
+    return window or 0
 
 
 def _draft(source: str) -> ModelSpec | None:

@@ -11,7 +11,7 @@ EVERY_PLAN = pytest.mark.parametrize(
         ({"kv_memory": SQUEEZED, "preemption": "swap", "swap_memory": 3 * SQUEEZED}, {"max_tokens": 60}),
         ({"kv_memory": SQUEEZED, "prefix_caching": True, "offload_prefixes": True}, {"max_tokens": 60}),
         ({"mode": "chunked", "token_budget": 8}, {}),
-        ({"kv_memory": SQUEEZED // 2, "kv_window": 16, "kv_sinks": 0}, {"max_tokens": 60}),
+        ({"block_size": 4, "kv_window": 16}, {"max_tokens": 60}),
         ({"prefix_caching": True}, {}),
         ({"prefix_caching": True}, {"n": 3, "temperature": 1.0, "seed": 5}),
         ({"speculation": "ngram"}, {}),

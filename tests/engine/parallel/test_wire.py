@@ -77,7 +77,7 @@ def test_a_decode_step_is_sent_in_a_few_words_a_row() -> None:
     def step(at: int) -> bytes:
         return sender(StepPlan(tuple(Row(b, i, at, 1, Kind.DECODE, 1, False) for i, b in enumerate(rows))))
 
-    assert len(step(400)) > len(step(401)) == 4 * (5 + 64 * 9)
+    assert len(step(400)) > len(step(401)) == 4 * (5 + 64 * 10)
     assert np.frombuffer(step(402), np.int32)[0] == 64
 
 
