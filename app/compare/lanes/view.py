@@ -55,7 +55,7 @@ FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
 LEAST_INSIDE = 250  # that one of a split model has which shows a panel that looks inside: its ranks have room
-STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
+STRIP_FROM = {"slots": 168, "kv_map": 150}  # pixels of the design: a lane this tall has room for its streams below
 
 
 class LaneSentence(Line):
@@ -145,7 +145,7 @@ class LaneView(QFrame):
         self._grid.addLayout(left, 1, 0)
         self._grid.addWidget(self.panel, 1, 1)
         self._grid.setColumnStretch(0, 1)
-        Backstage(self, self.again, self.strip)
+        Backstage(self, self.again)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def hasHeightForWidth(self) -> bool:
@@ -340,8 +340,10 @@ class LaneView(QFrame):
         self.setMinimumHeight(theme.px(STAGE_LEAST if theme.presenting() else least))
 
     def _show_strip(self) -> None:
-        tall = self.height() >= theme.px(STRIP_FROM) and self.body.currentWidget() is self.timeline
-        self.strip.setVisible(tall and self.lane.state is not LaneState.FAILED)
+        shown = {"slots": self.timeline} | self._places
+        least = [tall for name, tall in STRIP_FROM.items() if shown.get(name) is self.body.currentWidget()]
+        roomy = bool(least) and self.height() >= theme.px(least[0])
+        self.strip.setVisible(roomy and self.lane.state is not LaneState.FAILED)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

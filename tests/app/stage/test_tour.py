@@ -1,6 +1,7 @@
 """The shipped tour, played from its first scene to its last in the real window: each shows what its caption names."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -394,6 +395,20 @@ def offloading(stage: Stage) -> None:
     assert f"{computed[0]:,} tokens computed. Kept: {computed[1]:,}, and {back:,} copied back" in stage.tour.told[2]
 
 
+def forgetting(stage: Stage) -> None:
+    newest, first = stage.lanes
+    texts = [[v.samples[0].text for v in lane.requests.values()] for lane in stage.lanes]
+    assert not any(len(step.preempted) for lane in stage.lanes for step in steps(lane))
+    assert [20 - min(step.free_blocks for step in steps(lane)) for lane in stage.lanes] == [3 * 5, 3 * 6]
+    for a, b in zip(*texts):
+        assert a != b
+        assert a[:150] == b[:150], "before anything is forgotten"
+    repeated, told = (sum(len(set(pairwise(text.split()[60:]))) for text in said) for said in texts)
+    assert repeated < 0.75 * told, "as the scene says, it comes back to the same words"
+    stage.at(0)
+    assert stage.compare.views[0].strip.isVisible(), "their last words"
+
+
 def latency(stage: Stage) -> None:
     counts = [len(steps(trace)) for trace in stage.lanes]
     assert counts[0] > 1.8 * counts[1] > 5 * counts[2]
@@ -416,14 +431,15 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "13-disaggregated": disaggregated,
     "14-prefix-caching": prefixes,
     "15-offloading": offloading,
-    "16-grouped-query": grouped,
-    "17-experts": experts,
-    "18-quantization": quantized,
-    "19-beams": beams,
-    "20-speculation": speculation,
-    "21-admission": admission,
-    "22-adapters": adapters,
-    "23-latency-throughput": latency,
+    "16-forgetting": forgetting,
+    "17-grouped-query": grouped,
+    "18-experts": experts,
+    "19-quantization": quantized,
+    "20-beams": beams,
+    "21-speculation": speculation,
+    "22-admission": admission,
+    "23-adapters": adapters,
+    "24-latency-throughput": latency,
 }
 
 
