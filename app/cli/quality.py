@@ -13,10 +13,11 @@ from engine import InvalidInput, ModelSpec, measure_quality
 from engine.checkpoints import ModelInfo
 from engine.config import DTYPES, KV_DTYPES, OF_LAYERS, QUANTIZATIONS, missing
 from engine.memory import model_info
-from engine.quality import DEFAULT_TOKENS, TEXTS, QualityReport, origin_of, ranked
+from engine.quality import DEFAULT_TOKENS, TEXTS, KvCache, QualityReport, origin_of, ranked
 
-KV = {f"kv-{name}": name for name in KV_DTYPES[1:]}  # the original over a cache of another dtype
-WAYS = (*QUANTIZATIONS, *DTYPES[1:], *KV)
+KV = "kv-"  # before the name of a cache: the original over it
+CACHES = [f"{KV}{name}" for name in KV_DTYPES[1:]]
+WAYS = (*QUANTIZATIONS, *DTYPES[1:], *CACHES, f"{KV}window-TOKENS")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,7 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=f"what is printed, nearest to the original first:\n{printed}",
     )
     kinds = f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it, "
-    kinds += "kv-int8 for the original over a KV cache of int8"
+    kinds += "kv-int8 for the original over a KV cache of int8, kv-window-128 over one that forgets"
     against = "what to measure against (default: the model, or what it was made of)"
     text = f"a text file, or one of {', '.join(TEXTS)} (default: the one that suits the model)"
     tokens = f"most tokens to predict (default: {DEFAULT_TOKENS})"
@@ -45,9 +46,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_quality(options: argparse.Namespace) -> int:
     model = ModelSpec(options.model, device=options.device, revision=options.revision)
     check_model(model)
-    original, specs, kv_dtypes = asked_for(model, options.original, options.quantizations)
+    original, specs, caches = asked_for(model, options.original, options.quantizations)
     check_model(original)
-    given = {"kv_dtypes": kv_dtypes, "text": options.text, "tokens": options.tokens}
+    given = {"caches": caches, "text": options.text, "tokens": options.tokens}
     stopped = "nothing was measured to its end"
     with job_bar(quiet(options), stopped, "choose a smaller model") as (bar, interrupted):
         report = measure_quality(specs, original, report=bar.loading, cancelled=interrupted, **given)
@@ -64,7 +65,7 @@ def run_quality(options: argparse.Namespace) -> int:
 
 
 def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpec, list[ModelSpec], list[str]]:
-    """The original, and what is measured against it: models, and dtypes of its KV cache. Raises InvalidInput."""
+    """The original, and what is measured against it: models, and names of KV caches for it. Raises InvalidInput."""
     info = _known(model)
     folder = info.folder if info is not None and info.quantized is not None else None
     stored = info.quantized.method if info is not None and info.quantized is not None else ""
@@ -80,13 +81,15 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
         mixture = info is not None and info.experts > 0
         kinds = [kind for kind in (QUANTIZATIONS if mixture else OF_LAYERS)[1:] if kind != "awq" and not missing(kind)]
         kinds += ["awq"] if stored == "awq" or model.source == "demo" else []
-        kinds += ["bfloat16", *KV]
+        kinds += ["bfloat16", *CACHES]
     else:
         kinds = [kind.strip() for kind in ways.split(",") if kind.strip()]
     if not kinds:
         raise InvalidInput(f"--quantizations {ways!r}: names none; give all, or some of {', '.join(WAYS)}")
     for kind in kinds:
-        if kind not in WAYS:
+        if kind.startswith(KV):
+            KvCache.named(kind.removeprefix(KV))
+        elif kind not in WAYS[:-1]:
             raise InvalidInput(f"--quantizations {kind!r}: must be all, or some of {', '.join(WAYS)}")
 
     dense = original if stored else model
@@ -99,7 +102,8 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
         return replace(dense, quantization=kind)
 
     once = list(dict.fromkeys(kinds))
-    return original, [spec(kind) for kind in once if kind not in KV], [KV[kind] for kind in once if kind in KV]
+    caches = [kind.removeprefix(KV) for kind in once if kind.startswith(KV)]
+    return original, [spec(kind) for kind in once if not kind.startswith(KV)], caches
 
 
 def _known(model: ModelSpec) -> ModelInfo | None:

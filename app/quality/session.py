@@ -168,12 +168,12 @@ class QualitySession(QObject):
             self.told.emit(why, "error")
             return
         ways = [way for way in subject.ways if way.key in plan.ways]
-        specs = [way.spec for way in ways if way.kv_dtype == "auto"]
-        kv_dtypes = [way.kv_dtype for way in ways if way.kv_dtype != "auto"]
+        specs = [way.spec for way in ways if not way.cache]
+        caches = [way.cache for way in ways if way.cache]
         self.measured, self._progress = subject, _Progress(1 + len(ways))
         self._share, self._begun, self._part = 0.0, perf_counter(), None
         on = partial(measure_quality, text=plan.text, tokens=plan.tokens)
-        work = partial(on, specs, subject.original, kv_dtypes=kv_dtypes)
+        work = partial(on, specs, subject.original, caches=caches)
         self._work.start(lambda report, cancelled: work(report=report, came=self._came.emit, cancelled=cancelled))
         self.phase_changed.emit()
         self.progressed.emit(tr("starting a process that loads the models"), 0.0)

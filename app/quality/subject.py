@@ -27,7 +27,7 @@ class Way:
     spec: ModelSpec
     reason: str = ""
     needed: int = 0
-    kv_dtype: str = "auto"
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         way = _way("none", original, own, free)
         words = tr("the original over a KV cache of {dtype}: a byte a value, and one for each head", dtype=kv_dtype)
         title = f"KV {kv_dtype}"
-        ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, kv_dtype=kv_dtype))
+        ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, cache=kv_dtype))
     needed = own.weights + own.activations
     return Subject(plain, original, tuple(ways), problem, stored, own.dtype, needed, free, beside(memory.runtime))
 

@@ -11,6 +11,7 @@ from app.quality import words
 from app.quality.words import (
     QualityTable,
     best_of,
+    cache_words,
     change_words,
     facts_words,
     precision,
@@ -83,8 +84,8 @@ class QualityModel(SortedModel[QualityRow]):
     def tip(self, row: QualityRow, column: int) -> str:
         if row.error:
             return sentence(row.error)
-        if column < FIGURES and row.kv_dtype != "auto":
-            return tr("The original's weights over a KV cache of {dtype}.", dtype=row.kv_dtype)
+        if column < FIGURES and row.cache:
+            return cache_words(row.cache)
         if column < FIGURES and row.quantization in SCHEMES:
             return sentence(scheme_words(row.quantization)) + "."
         return self.columns[column].tip

@@ -11,7 +11,7 @@ from app.language import digits, tr
 from app.ui.tables.facts import Cell, Facts
 from app.words import bytes_words, duration, number
 from engine.config import SCHEMES
-from engine.quality import QualityReport, QualityRow
+from engine.quality import KvCache, QualityReport, QualityRow
 
 BATCH = 16
 
@@ -40,10 +40,19 @@ def scheme_words(name: str) -> str:
 
 def way_words(row: QualityRow) -> str:
     """What a row is called: its quantization; "none" says its precision too, since the original is none as well."""
-    if row.kv_dtype != "auto":
-        return f"KV {row.kv_dtype}"
+    if row.cache:
+        return f"KV {row.cache}"
     title = SCHEMES[row.quantization].title if row.quantization in SCHEMES else row.quantization
     return f"{title}, {row.dtype}" if row.quantization == "none" else title
+
+
+def cache_words(name: str) -> str:
+    """What the KV cache of that name is, for a row of the original over it."""
+    cache = KvCache.named(name)
+    if cache.kv_window is None:
+        return tr("The original's weights over a KV cache of {dtype}.", dtype=cache.kv_dtype)
+    kept = {"newest": cache.kv_window, "first": cache.kv_sinks}
+    return tr("The original over a cache that keeps the newest {newest:,} tokens and the first {first:,}.", **kept)
 
 
 def precision(row: QualityRow) -> str:
@@ -197,7 +206,7 @@ class QualityTable:
         original = self.report.original
         rows: list[tuple[Cell, ...]] = []
         for row in rows_of(self.report):
-            name = "original" if row is original else row.quantization if row.kv_dtype == "auto" else way_words(row)
+            name = "original" if row is original else way_words(row) if row.cache else row.quantization
             change = row.perplexity / original.perplexity - 1 if original.perplexity > 0 else None
             speed = row.rate, row.batch_rate, row.load_seconds, row.weight_bytes
             figures: tuple[Cell, ...] = row.perplexity, change, row.divergence, row.agreement, *speed

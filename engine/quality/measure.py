@@ -27,8 +27,9 @@ from engine.models import attention
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.models.quantization import bitsandbytes
+from engine.quality.kv_cache import KvCache
+from engine.quality.reading import reading
 from engine.quality.report import BATCH, READING, QualityReport, QualityRow
-from engine.quality.rounded_kv import RoundedKv
 from engine.quality.texts import read_text, scored_tokens
 from engine.trace.measures.decode_steps import decode_steps
 
@@ -104,14 +105,14 @@ class Yardstick:
         if model.card.vocabulary != self._vocabulary or self._encoded(model)[0] != self._ids:
             raise InvalidInput("its tokens are not the original's: it is no quantization of this model")
 
-    def read(self, model: LoadedModel, say: Say, original: bool, kv_dtype: str = "auto") -> tuple[float, float, float]:
+    def read(self, model: LoadedModel, say: Say, original: bool, cache: KvCache) -> tuple[float, float, float]:
         """Perplexity, mean divergence from the original, and the share of positions where both agree."""
         self._file.seek(0)
         lost = divergence = agreed = done = 0.0
         for window in self.windows:
             say(READING, int(done), self.tokens)
             ids = torch.tensor([window.ids], device=model.device)
-            with attention.current_device(model.device), _attention(model, kv_dtype) as given, torch.inference_mode():
+            with attention.current_device(model.device), _attention(model, cache) as given, torch.inference_mode():
                 logits = model.module(input_ids=ids, use_cache=False, **given).logits[0, :-1]
             at = torch.tensor(window.scored, device=model.device).nonzero()[:, 0]
             for rows in at.split(ROWS):
@@ -137,11 +138,11 @@ class Yardstick:
 
 
 @contextmanager
-def _attention(model: LoadedModel, kv_dtype: str) -> Iterator[dict[str, Any]]:
+def _attention(model: LoadedModel, cache: KvCache) -> Iterator[dict[str, Any]]:
     """What a forward is given beside its tokens. The module has transformers' own eager attention, which every model
-    has, and then ours again; ours all the while where K and V are rounded."""
-    if kv_dtype != "auto":
-        yield {"batch": RoundedKv(kv_dtype)}
+    has, and then ours again; ours all the while where K and V are kept in another way."""
+    if (batch := reading(cache)) is not None:
+        yield {"batch": batch}
         return
     model.module.set_attn_implementation("eager")
     try:
@@ -185,21 +186,18 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             return QualityReport(original, tuple(rows), arguments["text"], *windows, place, yardstick.note).to_json()
 
         plain = ModelSpec(**arguments["original"])
-        ways = [
-            *((spec, "auto") for spec in specs),
-            *((plain, kv_dtype) for kv_dtype in arguments.get("kv_dtypes", ())),
-        ]
-        for i, (spec, kv_dtype) in enumerate(ways, 1):
+        ways = [*((spec, "") for spec in specs), *((plain, cache) for cache in arguments.get("caches", ()))]
+        for i, (spec, cache) in enumerate(ways, 1):
             report(LoadProgress("", part=found()))
             what = spec.quantization if spec.quantization != "none" else spec.dtype
-            name = f"{what if kv_dtype == 'auto' else f'KV {kv_dtype}'} ({i} of {len(ways)})"
+            name = f"{f'KV {cache}' if cache else what} ({i} of {len(ways)})"
             try:
-                rows.append(_measured(spec, yardstick, name, report, False, kv_dtype)[0])
+                rows.append(_measured(spec, yardstick, name, report, False, cache)[0])
             except LoadCancelled:
                 raise
             except Exception as error:  # each library raises its own: one that fails keeps no other from its row
                 words = str(error) if isinstance(error, InvalidInput) else first_line(error)
-                failed = QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words, kv_dtype=kv_dtype)
+                failed = QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words, cache=cache)
                 rows.append(failed)
                 release_references(error)
         return found()
@@ -216,25 +214,27 @@ def pool_bytes(spec: ModelSpec) -> int:
 
 
 def _measured(
-    spec: ModelSpec, yardstick: Yardstick, name: str, report: Report, original: bool, kv_dtype: str = "auto"
+    spec: ModelSpec, yardstick: Yardstick, name: str, report: Report, original: bool, cache: str = ""
 ) -> tuple[QualityRow, str]:
     """A model's row, and the device in words. It is loaded here and gone on return: two are never in memory."""
 
     def say(stage: str, done: int = 0, total: int = 0) -> None:
         report(LoadProgress(f"{name}: {stage}", done, total))
 
-    config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=pool_bytes(spec), kv_dtype=kv_dtype)
+    kept = KvCache.named(cache)
+    memory = pool_bytes(spec)
+    config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=memory, **kept.settings)
     with Engine(spec, config, progress=lambda p: report(replace(p, stage=f"{name}: {p.stage}"))) as engine:
         (yardstick.prepare if original else yardstick.check)(engine.model)
         with ThreadPoolExecutor(1, "text") as pool:  # it ends: its OpenMP team would slow the engine's down
-            figures = pool.submit(yardstick.read, engine.model, say, original, kv_dtype).result()
+            figures = pool.submit(yardstick.read, engine.model, say, original, kept).result()
         say("decoding")
         tokens = [token for window in yardstick.windows for token in window.ids]
         prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]
         card, place = engine.card, engine.trace.header.machine
         rates = decode_rate(engine, prompts[:1]), decode_rate(engine, prompts)
         took = card.load_seconds, card.weight_bytes
-        row = QualityRow(spec, card.quantization, card.dtype, *figures, *rates, *took, kv_dtype=kv_dtype)
+        row = QualityRow(spec, card.quantization, card.dtype, *figures, *rates, *took, cache=cache)
     threads = f"{place.threads} thread{'s' * (place.threads != 1)}"
     words = place.gpu if card.device.startswith("cuda") else f"{place.cpu}, {threads}"
     return row, words

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.config.checks import InvalidInput, one_of, whole
-from engine.config.specs import KV_DTYPES, ModelSpec
+from engine.config.checks import InvalidInput, whole
+from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.jobs.progress import LoadProgress
+from engine.quality.kv_cache import KvCache
 from engine.quality.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512
@@ -25,7 +26,7 @@ class QualityRow:
     tokens; `divergence` the mean KL(original || this) of the next-token distributions in nats; `agreement` the share of
     positions where both have the same most likely token. `rate` and `batch_rate` are decoded tokens a second at batch 1
     and BATCH; `weight_bytes` what the weights take; `load_seconds` the load. `error`: why there are no figures.
-    `kv_dtype`: that of its KV cache, "auto" where it is `dtype`.
+    `cache` is the name of its KV cache, as `KvCache` has it, "" for the model's own.
     """
 
     spec: ModelSpec
@@ -39,7 +40,7 @@ class QualityRow:
     load_seconds: float = 0.0
     weight_bytes: int = 0
     error: str = ""
-    kv_dtype: str = "auto"
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def measure_quality(
     specs: Sequence[ModelSpec],
     original: ModelSpec,
     *,
-    kv_dtypes: Sequence[str] = (),
+    caches: Sequence[str] = (),
     text: str | None = None,
     tokens: int = DEFAULT_TOKENS,
     window: int = DEFAULT_WINDOW,
@@ -89,7 +90,7 @@ def measure_quality(
     came: Callable[[QualityReport], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> QualityReport:
-    """Loads the original, then each of `specs` in turn, and itself over KV caches of `kv_dtypes`, in a child process,
+    """Loads the original, then each of `specs` in turn, and itself over `caches` of these names, in a child process,
     and measures them on `text` (a file's path or the name of a shipped text; None: the one that suits the model). Of a
     shipped text of chats, what the assistant says is predicted, which is what chat models learn. Blocks. Raises
     InvalidInput, LoadCancelled, JobDied; a spec that cannot be loaded is a row with `error`. Each stage that `report`
@@ -97,11 +98,11 @@ def measure_quality(
     after each of `specs` but the last."""
     whole("tokens", tokens)
     whole("window", window, 2)
-    for kv_dtype in kv_dtypes:
-        one_of("kv_dtype", kv_dtype, KV_DTYPES[1:])
+    for cache in caches:
+        KvCache.named(cache)
     text = text or suited_text(original.source)
     read_text(text)  # a mistake costs no wait
-    models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original), "kv_dtypes": [*kv_dtypes]}
+    models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original), "caches": [*caches]}
     arguments = {**models, "text": text, "tokens": tokens, "window": window}
 
     def hear(progress: LoadProgress) -> None:

@@ -47,12 +47,12 @@ def test_words_name_it_where_it_is_not_the_models() -> None:
         header = engine.trace.header
     assert run_words(header).endswith("continuous, paged, KV int8")
     assert run_words(replace(header, model=engine.card)).endswith("continuous, paged")
-    assert way_words(QualityRow(ModelSpec(), "none", "float32", kv_dtype="int8")) == "KV int8"
+    assert way_words(QualityRow(ModelSpec(), "none", "float32", cache="int8")) == "KV int8"
 
 
 def test_a_quality_check_offers_the_original_over_such_caches() -> None:
     ways = {way.key: way for way in examine(ModelSpec("demo", device="cpu")).ways}
-    assert ways["kv-int8"].kv_dtype == "int8"
+    assert ways["kv-int8"].cache == "int8"
     assert ways["kv-int8"].spec == ModelSpec("demo", device="cpu")
 
 

@@ -35,6 +35,11 @@ def table(found: Sequence[Measured]) -> str:
     ]
     for one in found:
         goal = f"{'≤' if one.at_most else '≥'} {one.goal:g}{'' if one.reached else ' (not reached)'}"
-        cells = [one.technique, one.workload, one.what, f"{one.without:,.4g}", f"{one.with_it:,.4g}"]
+        cells = [one.technique, one.workload, one.what, _figure(one.without), _figure(one.with_it)]
         lines.append(f"| {' | '.join([*cells, f'× {one.ratio:.2f}', goal, one.note])} |")
     return "\n".join(lines)
+
+
+def _figure(value: float) -> str:
+    """Four digits that count, or as many as a whole number has."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

@@ -20,6 +20,7 @@ TECHNIQUES = {
     "compression": "engine.bench.techniques.compression",
     "adapters": "engine.bench.techniques.adapters",
     "attention": "engine.bench.techniques.attention",
+    "forgetting": "engine.bench.techniques.forgetting",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

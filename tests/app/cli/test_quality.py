@@ -85,8 +85,8 @@ def test_the_table_has_a_line_for_each_and_says_what_failed() -> None:
 
 
 def test_all_means_every_quantization_that_can_be_had_here() -> None:
-    original, specs, kv_dtypes = asked_for(ModelSpec("demo"), None, "all")
-    assert kv_dtypes == ["int8", "fp8"]
+    original, specs, caches = asked_for(ModelSpec("demo"), None, "all")
+    assert caches == ["int8", "fp8"]
     assert original == ModelSpec("demo")
     names = [spec.quantization for spec in specs]
     assert set(names) == {name for name in OF_LAYERS if not missing(name)}
