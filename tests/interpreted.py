@@ -12,7 +12,11 @@ import pytest
 from engine.kernels.jit import interpreter_fault
 
 ROOT = Path(__file__).parents[1]
-PLUGINS = "-p no:cacheprovider -p tests.preloaded -p tests.quick_interpreter -p tests.sanitizer.plugin".split()
+# Without Qt, which is asked about each import once it is there.
+PLUGINS = (
+    *"-p no:cacheprovider -p no:pytest-qt -p tests.preloaded".split(),
+    *"-p tests.quick_interpreter -p tests.sanitizer.plugin".split(),
+)
 # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
 OPTIONS = [*PLUGINS, "-W", "ignore::RuntimeWarning"]
 

@@ -2,7 +2,7 @@
 
 An operation of the language decides by the types of what it is given, never by values, what becomes of it: casts,
 broadcasts, the operation itself. It decides once for the same types; after that only what it then asked of the
-interpreter's builder is done again, which is a few calls of NumPy (`_Steps`).
+interpreter's builder is done again, which is a few calls of NumPy: a function is written of them (`_Written`).
 
 The language is patched once, not again at each launch and each call of a device function (1.5 ms each), which Triton
 does for kernels that compile in between. The type of a block, and what a value says of its type, are made once for all
@@ -13,9 +13,11 @@ Products of tiles are summed in 64 bits: in 32, which order a processor's librar
 what two kernels compute alike would differ in its last bits.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -65,17 +67,29 @@ def _block(cls: Any, element_ty: Any, shape: Any) -> Any:
     return _blocks[key]
 
 
-_of_type: dict[int, dict[str, Any]] = {}  # what a tensor says of its type, which is kept alive with it
+# What a tensor says of its type, and a number of that and of what its handle says: equal ones are decided alike.
+_said: dict[tuple[int, int], dict[str, Any]] = {}  # by the addresses of both, which are kept alive
+_alive: list[Any] = []
+_numbers = count()
 _make_tensor = core.tensor.__init__
 
 
 def _tensor(self: Any, handle: Any, type: Any) -> None:
-    if id(type) in _of_type:
-        self.__dict__.update(_of_type[id(type)])
-        self.handle = handle
-    else:
+    of = getattr(handle, "dtype", None)
+    said = _said.get((id(type), id(of)))
+    if said is None:
         _make_tensor(self, handle, type)
-        _of_type[id(type)] = {name: value for name, value in vars(self).items() if name != "handle"}
+        said = {name: value for name, value in vars(self).items() if name != "handle"}
+        said["alike"] = next(_numbers)
+        _said[id(type), id(of)] = said
+        _alive.append(of)
+    self.__dict__.update(said)
+    self.handle = handle
+
+
+def _handle(self: Any, data: Any, dtype: Any) -> None:
+    """With none of the attributes that a compiler would read, and no check of Triton's own."""
+    self.data, self.dtype = data, dtype
 
 
 class _Step(NamedTuple):
@@ -112,15 +126,14 @@ class _Noting:
         return noted
 
 
-Handle.__post_init__ = lambda self: None  # a check of Triton's own
-
-
 class _Unknown(Exception):
     """What an operation does cannot be told from what it asked of the builder."""
 
 
 # Words of what is not the same each time, or does something besides.
 IMPURE = "load", "store", "atomic", "program", "barrier", "print", "assert", "assume", "fits"
+# Of which the builder has a meaning of its own for bits.
+WRAP = {f"create_{name}" for name in "add sub mul shl lshr srem urem sdiv udiv".split()}
 SPREADS = "create_splat", "create_broadcast"
 BY_ELEMENT = {
     *("check_fits create_addptr create_select create_idiv create_sdiv create_srem create_urem create_ashr".split()),
@@ -170,63 +183,158 @@ def _spread(noted: list[_Step], out: Any) -> dict[int, Any]:
             del of[each]
 
 
-class _Steps:
-    """What an operation asks of the builder for arguments of some types, and what it returns."""
+def _of_numpy_alone(name: str) -> tuple[str, Any]:
+    """How the builder's method asks NumPy, and for what: ("binary_op", np.add). Nothing where it does otherwise."""
+    code = getattr(getattr(Builder, name), "__code__", None)
+    names = () if code is None or code.co_name != "<lambda>" else code.co_names
+    if names == ("cast_impl",):
+        return "cast_impl", None
+    return (names[0], getattr(np, names[2])) if len(names) == 3 and names[1] == "np" else ("", None)
+
+
+def _bits(dtype: Any) -> int:
+    return 64 if dtype.is_ptr() else max(8, dtype.primitive_bitwidth)
+
+
+class _Written:
+    """The function of what an operation asks of the builder for arguments of some types: of their handles it makes
+    what the operation returns. NumPy is asked for by itself where that is all a method does."""
 
     def __init__(self, handles: list[Any], noted: list[_Step], out: Any):
         """`handles`: of the arguments, beside what was `noted` for them."""
-        constant, spread = _constant(noted), _spread(noted, out)
-        places, found = {id(handle): place for place, handle in enumerate(handles)}, len(handles)
-        self._steps: list[tuple[Callable[..., Any], list[Any], list[tuple[int, int]]]] = []
+        self._constant, self._spread = _constant(noted), _spread(noted, out)
+        self._names = {id(handle): f"a{place}" for place, handle in enumerate(handles)}
+        self._known = dict[str, Any]()  # of the function's globals
+        self._data = set[str]()  # handles whose data has a name
+        self._bare = dict[str, Any]()  # data whose handle is not made yet, by the handle's name, with its type
+        given = ", ".join(self._names.values())
+        self._lines: list[str] = []
         for step in noted:
-            if id(step.made) in constant or id(step.made) in spread:
-                continue
-            given, at = [*step.given], list[tuple[int, int]]()
-            for i, each in enumerate(given):
-                while id(each) in spread and id(each) not in constant:
-                    each = spread[id(each)]
-                if id(each) in places:
-                    at.append((i, places[id(each)]))
-                given[i] = None if id(each) in places else each
-            if any(isinstance(each, Handle) and id(each) not in constant for each in _flat(given)):
+            if id(step.made) not in self._constant and id(step.made) not in self._spread:
+                self._write(step)
+        self._lines.append(f"return {self._returned(out)}")
+        source = f"def operation({given}):\n" + "".join(f"    {line}\n" for line in self._lines)
+        exec(compile(source, __file__, "exec"), self._known)  # no line of it is taken for a kernel's
+        self.function: Callable[..., Any] = self._known["operation"]
+
+    def _constant_name(self, value: Any) -> str:
+        name = f"k{len(self._known)}"
+        self._known[name] = value
+        return name
+
+    def _source(self, handle: Any) -> Any:
+        while id(handle) in self._spread and id(handle) not in self._constant:
+            handle = self._spread[id(handle)]
+        return handle
+
+    def _value(self, given: Any) -> str:
+        """An argument of the builder's."""
+        given = self._source(given)
+        name = self._names.get(id(given))
+        if name is None:
+            for each in _flat((given,)):
+                if isinstance(each, Handle) and id(each) not in self._constant:
+                    raise _Unknown
+            return self._constant_name(given)
+        if name in self._bare:
+            self._lines.append(f"{name} = new({self._constant_name(Handle)})")
+            self._lines.append(f'{name}.__dict__ = {{"data": d{name}, "dtype": {self._bare.pop(name)}}}')
+            self._known["new"] = object.__new__
+        return name
+
+    def _data_of(self, handle: Any) -> str:
+        handle = self._source(handle)
+        name = self._names.get(id(handle))
+        if name is None:
+            if id(handle) not in self._constant:
                 raise _Unknown
-            self._steps.append((step.call, given, at))
-            for each in step.made if isinstance(step.made, tuple) else (step.made,):
-                if isinstance(each, Handle):
-                    places[id(each)] = found
-                found += 1
-        self._out = self._template(out, places, constant)
+            return self._constant_name(handle.data)
+        if name not in self._data:
+            self._data.add(name)
+            self._lines.append(f"d{name} = {name}.data")
+        return f"d{name}"
 
-    def _template(self, out: Any, places: dict[int, int], constant: set[int]) -> Any:
+    def _name(self, made: Any) -> str:
+        name = f"m{len(self._names)}"
+        self._names[id(made)] = name
+        return name
+
+    def _write(self, step: _Step) -> None:
+        expression = self._expression(step)
+        if expression is None:
+            given = ", ".join([self._value(each) for each in step.given])
+            made = [self._name(each) for each in _flat((step.made,)) if isinstance(each, Handle)]
+            call = f"{self._constant_name(step.call)}({given})"
+            self._lines.append(f"{', '.join(made)} = {call}" if made else call)
+        elif step.made is None:
+            self._lines.append(expression)
+        else:
+            name = self._name(step.made)
+            self._lines.append(f"d{name} = {expression}")
+            self._data.add(name)
+            self._bare[name] = self._constant_name(step.made.dtype)
+            if _of_numpy_alone(step.name)[0] in ("binary_op", "ternary_op") and "cmp" not in step.name:
+                dtype = step.made.dtype
+                wanted = self._constant_name(_numpy_dtype(dtype))
+                self._lines.append(f"if d{name}.itemsize > {_bits(dtype) // 8}: d{name} = d{name}.astype({wanted})")
+
+    def _expression(self, step: _Step) -> str | None:
+        """What the data of a step's result is, None where a step has to be asked of the builder."""
+        how, of_numpy = _of_numpy_alone(step.name)
+        function = None if of_numpy is None else self._constant_name(of_numpy)
+        if how == "binary_op":
+            a, b = map(self._data_of, step.given)
+            if step.name in WRAP:  # bits are added as numbers are
+                both, call = self._constant_name(np.dtype(bool)), self._constant_name(step.call)
+                lhs, rhs = (
+                    f"{self._constant_name(Handle)}({d}, {self._constant_name(each.dtype)})"
+                    for d, each in zip((a, b), step.given)
+                )
+                return (
+                    f"{function}({a}, {b}) if {a}.dtype is not {both} or {b}.dtype is not {both}"
+                    f" else {call}({lhs}, {rhs}).data"
+                )
+            return f"{function}({a}, {b})"
+        if how in ("unary_op", "ternary_op"):
+            return f"{function}({', '.join(map(self._data_of, step.given))})"
+        if how == "cast_impl":
+            source, to = step.given[0].dtype.scalar, step.given[1].scalar
+            if core.bfloat16 in (source, to):
+                return None
+            return f"{self._data_of(step.given[0])}.astype({self._constant_name(_numpy_dtype(to))})"
+        if step.name == "create_addptr":
+            pointer, offset = step.given
+            bits = pointer.get_element_ty().primitive_bitwidth
+            wide = self._constant_name(np.dtype(np.uint64))
+            return f"{self._data_of(pointer)} + {max(1, bits // 8)} * {self._data_of(offset)}.astype({wide})"
+        if step.name == "create_expand_dims":
+            arg, axis = step.given
+            return f"{self._data_of(arg)}[{self._constant_name((*(slice(None),) * axis, None))}]"
+        if step.name == "check_fits":
+            lhs, rhs, of, name = step.given
+            given = self._data_of(lhs), self._data_of(rhs), self._constant_name(of), self._constant_name(name)
+            return f"{self._constant_name(_fits)}({', '.join(given)})"
+        return None
+
+    def _returned(self, out: Any) -> str:
         if type(out) is core.tensor:
-            if id(out.handle) in places:
-                return places[id(out.handle)], out.type
-            if id(out.handle) in constant:
-                return out.handle, out.type
-        elif type(out) is tuple:
-            return [self._template(each, places, constant) for each in out]
-        elif out is None:
-            return None
+            handle = self._value(out.handle)
+            self._known["new"] = object.__new__
+            said = vars(core.tensor(out.handle, out.type)) | {"handle": None}
+            items = [
+                f'"{name}": {handle if name == "handle" else self._constant_name(each)}' for name, each in said.items()
+            ]
+            name = f"t{len(self._lines)}"
+            self._lines += [
+                f"{name} = new({self._constant_name(core.tensor)})",
+                f"{name}.__dict__ = {{{', '.join(items)}}}",
+            ]
+            return name
+        if type(out) is tuple:
+            return f"({''.join([self._returned(each) + ', ' for each in out])})"
+        if out is None:
+            return "None"
         raise _Unknown
-
-    def __call__(self, handles: list[Any]) -> Any:
-        for call, template, at in self._steps:
-            given = template.copy()
-            for i, place in at:
-                given[i] = handles[place]
-            made = call(*given)
-            if type(made) is tuple:
-                handles.extend(made)
-            else:
-                handles.append(made)
-        return _filled(self._out, handles)
-
-
-def _filled(out: Any, handles: list[Any]) -> Any:
-    if type(out) is tuple:
-        place, of = out
-        return core.tensor(handles[place] if type(place) is int else place, of)
-    return None if out is None else tuple([_filled(each, handles) for each in out])
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -237,34 +345,59 @@ def _flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-def _key(values: Any, handles: list[Any], types: list[Any]) -> tuple[Any, ...]:
-    """Of arguments whose operation is decided alike; their handles, and the types that it names, are added."""
-    key: list[Any] = []
+def _add_key(values: Any, key: list[Any], handles: list[Any]) -> None:
+    """Adds to the key of arguments whose operation is decided alike, and their handles."""
     for value in values:
         kind = type(value)
-        if kind is core.constexpr:
-            value, kind = value.value, type(value.value)
-            key.append(core.constexpr)
-        if kind is core.tensor:
-            key.append(id(value.type))
-            types.append(value.type)
-            for place, other in enumerate(handles):
-                if other is value.handle:  # given twice: as a place it would stand for both
-                    key.append((place,))
+        if kind is _TENSOR:
+            key.append(value.alike)
             handles.append(value.handle)
-        elif kind is tuple or kind is list:
-            key.append((kind, *_key(value, handles, types)))
+            continue
+        if kind is _CONSTEXPR:
+            value, kind = value.value, type(value.value)
+            key.append(_CONSTEXPR)
+            if kind is _TENSOR:
+                key.append(value.alike)
+                handles.append(value.handle)
+                continue
+        if kind is tuple or kind is list:
+            key += kind, len(value)
+            _add_key(value, key, handles)
         elif kind is slice:
             key.append((kind, value.start, value.stop, value.step))
         elif isinstance(value, core.dtype):
-            types.append(value)
             key.append((kind, id(value)))
         else:
             key.append((kind, value))
-    return tuple(key)
+
+
+def _types(values: Any) -> Iterator[Any]:
+    """Those that a key has the addresses of."""
+    for value in _flat(values):
+        value = value.value if type(value) is _CONSTEXPR else value
+        if isinstance(value, core.dtype):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _types(value)
+
+
+def _apart(values: Any, seen: set[int]) -> Any:
+    """The arguments, none of which has the handle of another: as a place it would stand for both."""
+    return [_apart_one(value, seen) for value in values]
+
+
+def _apart_one(value: Any, seen: set[int]) -> Any:
+    if type(value) is _TENSOR:
+        if id(value.handle) in seen:
+            return _TENSOR(Handle(value.handle.data, value.handle.dtype), value.type)
+        seen.add(id(value.handle))
+    elif type(value) is tuple or type(value) is list:
+        return type(value)(_apart(value, seen))
+    return value
 
 
 _semantic = interpreter.interpreter_semantic
+_TENSOR, _CONSTEXPR = core.tensor, core.constexpr
 _builder = _semantic.builder = _Noting(interpreter.interpreter_builder)
 
 
@@ -280,35 +413,50 @@ def deciding_anew() -> Iterator[None]:
 
 @cache
 def _deciding_once(member: Any) -> Any:
-    known: dict[tuple[Any, ...], tuple[_Steps | None, list[Any]]] = {}
+    known: dict[tuple[Any, ...], Callable[..., Any] | None] = {}
+    kept: list[Any] = []  # types whose addresses are in keys
 
     def operation(*given: Any, **named: Any) -> Any:
-        named.pop("_semantic", None)
+        if named:
+            named.pop("_semantic", None)
         if _builder.steps is not None:  # a part of one that decides
             return member(*given, **named, _semantic=_semantic)
+        if len(given) == 2 and not named and type(given[0]) is _TENSOR and type(given[1]) is _TENSOR:  # as most are
+            a, b = given
+            function = known.get((a.alike, b.alike))
+            if function is not None:
+                return function(a.handle, b.handle)
+        key: list[Any] = []
         handles: list[Any] = []
-        types: list[Any] = []  # kept, since the key has their addresses
+        _add_key(given, key, handles)
+        if named:
+            key += named
+            _add_key(named.values(), key, handles)
         try:
-            key = _key((*given, *named.items()) if named else given, handles, types)
-            steps, _ = known[key]
+            function = known[tuple(key)]
         except TypeError:  # an argument has no hash
-            steps = None
+            function = None
         except KeyError:
-            return decide(key, handles, types, given, named)
-        if steps is None:
+            return decide(tuple(key), given, named)
+        if function is None:
             return member(*given, **named, _semantic=_semantic)
-        return steps(handles)
+        return function(*handles)
 
-    def decide(key: Any, handles: list[Any], types: list[Any], given: Any, named: Any) -> Any:
+    def decide(key: Any, given: Any, named: Any) -> Any:
+        seen = set[int]()
+        given, named = _apart(given, seen), dict(zip(named, _apart(named.values(), seen)))
+        handles: list[Any] = []
+        _add_key((*given, *named.values()), [], handles)
         noted = _builder.steps = []
         try:
             out = member(*given, **named, _semantic=_semantic)
         finally:
             _builder.steps = None
+        kept.extend(_types((*given, *named.values())))
         try:
-            known[key] = _Steps(handles, noted, out), types
+            known[key] = _Written(handles, noted, out).function
         except _Unknown:
-            known[key] = None, types
+            known[key] = None
         return out
 
     return operation
@@ -319,23 +467,26 @@ def _patch_attr(owner: Any, name: str, member: Any, builder: Any, scope: Any) ->
 
 
 _NUMPY = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+_PYTHON = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+
+def _fits(lhs: Any, rhs: Any, of: Any, name: str) -> None:
+    if lhs.size == rhs.size == 1:
+        least = most = _PYTHON[name](lhs.item(), rhs.item())
+    else:
+        wide = _NUMPY[name](lhs, rhs, dtype=np.int64)
+        least, most = np.minimum.reduce(wide, axis=None), np.maximum.reduce(wide, axis=None)
+    fits = of.get_int_min_value() <= least and most <= of.get_int_max_value()
+    assert fits, f"int{of.int_bitwidth} overflow detected for operation {name}"
 
 
 def _check_fits(self: Any, lhs: Any, rhs: Any, of: Any, name: str) -> None:
-    wide = _NUMPY[name](lhs.data, rhs.data, dtype=np.int64)
-    least, most = np.minimum.reduce(wide, axis=None), np.maximum.reduce(wide, axis=None)
-    fits = of.get_int_min_value() <= least and most <= of.get_int_max_value()
-    assert fits, f"int{of.int_bitwidth} overflow detected for operation {name}"
+    _fits(lhs.data, rhs.data, of, name)
 
 
 def _check_overflow(self: Any, lhs: Any, rhs: Any, binary_op: Any) -> None:
     if lhs.dtype.int_bitwidth < 64:
         self.builder.check_fits(lhs.handle, rhs.handle, lhs.dtype, binary_op.__name__)
-
-
-def _expanded(self: Any, arg: Any, axis: int) -> Any:
-    shape = arg.data.shape
-    return Handle(arg.data.reshape((*shape[:axis], 1, *shape[axis:])), arg.dtype.scalar)
 
 
 _dot = Builder.create_dot
@@ -353,7 +504,7 @@ interpreter._patch_attr = _patch_attr
 interpreter._get_np_dtype = _numpy_dtype
 Builder.create_dot = _summed_exactly
 Builder.check_fits = _check_fits
-Builder.create_expand_dims = _expanded
+Handle.__init__, Handle.set_attr = _handle, lambda self, key, value: None
 core.block_type.__new__ = staticmethod(_block)  # type: ignore[assignment]
 core.block_type.__init__ = lambda *_: None  # type: ignore[misc,assignment]
 core.tensor.__init__ = _tensor  # type: ignore[misc]
