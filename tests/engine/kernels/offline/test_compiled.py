@@ -41,9 +41,12 @@ pytestmark = pytest.mark.slow
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 
-@pytest.fixture(autouse=True)
-def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+@pytest.fixture(autouse=True, scope="module")
+def _empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One for all tests: several look at the same kernel, which is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        yield
 
 
 def check(launch: Launch, sm: int) -> None:
