@@ -5,6 +5,7 @@ import ast
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,7 +55,8 @@ def check(launch: Launch, sm: int) -> None:
     assert took.fits(sm), took
 
 
-def launched_from_the_host() -> Iterator[str]:
+@cache
+def launched_from_the_host() -> set[str]:
     """Names of the @jit functions under engine/ that no other of them calls."""
     compiled, called = set(), set()
     for file in Path(engine.__file__).parent.rglob("*.py"):
@@ -70,12 +72,12 @@ def launched_from_the_host() -> Iterator[str]:
                     for node in ast.walk(function)
                     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
                 }
-    yield from compiled - called
+    return compiled - called
 
 
 @pytest.mark.parametrize("sm", SHARED_MEMORY)
 def test_the_table_names_every_kernel(sm: int) -> None:
-    kernels = set(launched_from_the_host())
+    kernels = launched_from_the_host()
     assert "paged_attention_kernel" in kernels
     assert {launch.kernel.fn.__name__ for launch in shipped(sm).values()} == kernels
 
