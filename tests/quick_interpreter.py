@@ -9,10 +9,13 @@ does for kernels that compile in between. The type of a block, and what a value 
 values of it, not anew for each. An integer operation that needs more bits than it has fails, by one look at its result
 in 64 bits: Triton's own check is of no effect unless its options say `debug`, and takes thirty times as long.
 
+Of a large tile all addresses are looked at at once.
+
 Products of tiles are summed in 64 bits: in 32, which order a processor's library takes depends on the tile's shape, and
 what two kernels compute alike would differ in its last bits.
 """
 
+import ctypes
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -499,11 +502,34 @@ def _summed_exactly(self: Any, a: Any, b: Any, d: Any, *given: Any) -> Any:
     return Handle(product + d.data, d.dtype.scalar)
 
 
+_load = Builder.create_masked_load
+MANY = 128  # elements that NumPy gathers in less time than Triton's loop over addresses
+
+
+def _gathered(self: Any, pointers: Any, mask: Any, other: Any, *how: Any, **named: Any) -> Any:
+    addresses, within = pointers.data, mask.data
+    if addresses.size < MANY:
+        return _load(self, pointers, mask, other, *how, **named)
+    of = pointers.get_element_ty()
+    dtype = np.dtype(_numpy_dtype(of))
+    found = np.zeros(addresses.shape, dtype) if other is None else other.data.copy()
+    assert (found.dtype, found.shape) == (dtype, within.shape)
+    chosen = addresses[within]
+    if chosen.size:
+        first = chosen.min()
+        at = (chosen - first).view(np.int64)
+        assert np.bitwise_or.reduce(at) % dtype.itemsize == 0, "elements lie across each other"
+        memory = (ctypes.c_char * (int(at.max()) + dtype.itemsize)).from_address(int(first))
+        found[within] = np.frombuffer(memory, dtype)[at >> (dtype.itemsize.bit_length() - 1)]
+    return Handle(found, of)
+
+
 interpreter._patch_lang = _patch_once
 interpreter._patch_attr = _patch_attr
 interpreter._get_np_dtype = _numpy_dtype
 Builder.create_dot = _summed_exactly
 Builder.check_fits = _check_fits
+Builder.create_masked_load = _gathered
 Handle.__init__, Handle.set_attr = _handle, lambda self, key, value: None
 core.block_type.__new__ = staticmethod(_block)  # type: ignore[assignment]
 core.block_type.__init__ = lambda *_: None  # type: ignore[misc,assignment]

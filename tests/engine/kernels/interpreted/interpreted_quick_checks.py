@@ -68,6 +68,25 @@ def test_a_value_that_is_multiplied_by_itself_is_not_taken_for_two() -> None:
 
 
 @jit
+def strided_kernel(out, x, stride, count, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, SIZE)
+    tl.store(out + at, tl.load(x + at * stride, at < count, other=-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("count", [0, 1, 200, 256])
+@pytest.mark.parametrize("size", [2, 256])
+def test_a_tile_has_what_lies_at_its_addresses_and_the_other_value_elsewhere(
+    size: int, count: int, dtype: torch.dtype
+) -> None:
+    x, out = (torch.arange(3 * 256) % 251).to(dtype), torch.empty(size, dtype=dtype)
+    strided_kernel[(1,)](out, x, 3, count, size)
+    expected = torch.full_like(out, 255 if dtype is torch.uint8 else -1)
+    expected[:count] = x[: 3 * min(size, count) : 3]
+    assert torch.equal(out, expected)
+
+
+@jit
 def sum_kernel(out, x, by):  # type: ignore[no-untyped-def]
     tl.store(out, tl.load(x) + by)
 
