@@ -48,7 +48,7 @@ def test_beams_are_those_of_the_cpu(name: str, config: EngineConfig, blocks: int
         expected, _ = said(loaded(tmp_path, device), EngineConfig(**SIZES, depth=0))
     model = loaded(tmp_path)
     memory = blocks * config.block_size * model.card.kv_token_bytes
-    found, preempted = said(loaded(tmp_path), replace(config, kv_memory=memory or None))
+    found, preempted = said(model, replace(config, kv_memory=memory or None))
     assert [tokens for tokens, _ in found] == [tokens for tokens, _ in expected]
     scores = [score or 0.0 for _, score in found]
     assert scores == pytest.approx([score or 0.0 for _, score in expected], abs=1e-4)

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(folder: Path) -> LoadedModel:
     return load(ModelSpec(str(folder), dtype="float32", device="cpu"))
 
