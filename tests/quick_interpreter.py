@@ -199,6 +199,12 @@ def _bits(dtype: Any) -> int:
     return 64 if dtype.is_ptr() else max(8, dtype.primitive_bitwidth)
 
 
+@cache
+def _compiled(source: str) -> Any:
+    """Most operations are written alike, but for constants. No line is taken for a kernel's: it is of this file."""
+    return compile(source, __file__, "exec")
+
+
 class _Written:
     """The function of what an operation asks of the builder for arguments of some types: of their handles it makes
     what the operation returns. NumPy is asked for by itself where that is all a method does."""
@@ -217,7 +223,7 @@ class _Written:
                 self._write(step)
         self._lines.append(f"return {self._returned(out)}")
         source = f"def operation({given}):\n" + "".join(f"    {line}\n" for line in self._lines)
-        exec(compile(source, __file__, "exec"), self._known)  # no line of it is taken for a kernel's
+        exec(_compiled(source), self._known)
         self.function: Callable[..., Any] = self._known["operation"]
 
     def _constant_name(self, value: Any) -> str:
