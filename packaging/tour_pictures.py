@@ -9,6 +9,7 @@ import argparse
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -31,7 +32,8 @@ TOLD = SamplingParams(max_tokens=120, temperature=0.9, seed=3, logprobs=5)
 STORY = Arrival(0.0, [{"role": "user", "content": "Tell me a story about a fox and a lantern."}], TOLD)
 DEMO, MIXTURE = ModelSpec("demo"), ModelSpec("demo-moe")
 SHARED_OUT = replace(MIXTURE, parallel=Parallel(2, experts=True))
-TELLING = str(resources.path("scenes") / "workloads" / "telling.jsonl")
+WORKLOADS = resources.path("scenes") / "workloads"
+TELLING, ENDLESS = str(WORKLOADS / "telling.jsonl"), str(WORKLOADS / "endless.jsonl")
 WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 
 
@@ -55,6 +57,7 @@ class Scene:
     beside: str = ""  # the device that the roofline has beside this machine
     step: int = -1  # after which it is drawn, in place of `at`
     seen: Seen = Seen()  # the head that attention is shown of
+    watched: bool = False  # all tell what they attend to
     model: ModelSpec = DEMO
 
 
@@ -63,6 +66,7 @@ KERNELS = (("step", QSize(1200, 420)), ("roofline", QSize(900, 420)))
 WASTE = (("memory", QSize(1000, 320)), ("machine", QSize(520, 320)))
 MAP = (("kv_map", LOW),)
 CONTINUOUS, PREFIXES = EngineConfig(max_running=16), replace(CHUNKED, mode="continuous")
+FORGETS = EngineConfig(max_running=4, kv_window=64)
 STATIC = EngineConfig(mode="static", max_running=8)
 DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
@@ -78,6 +82,7 @@ SCENES = (
     Scene("experts", "mixed-lengths", CONTINUOUS, 0.6, (("experts", QSize(1000, 420)),), 24, model=MIXTURE),
     Scene("attention", TELLING, CHUNKED, 0.0, (("attention", QSize(1000, 380)),), step=19),
     Scene("head", TELLING, CHUNKED, 1.0, (("attention", QSize(1000, 380)),), seen=Seen(3, 1)),
+    Scene("forgetting", ENDLESS, FORGETS, 0.9, (("attention", QSize(1000, 380)), *MAP), selects=True, watched=True),
     Scene("ranks", "mixed-lengths", CONTINUOUS, 0.2, (("experts", QSize(1000, 330)),), 24, model=SHARED_OUT),
     Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
     Scene("thoughts", "thoughts", EngineConfig(max_running=12), 0.5, (("window", WIDE),), 12),
@@ -90,7 +95,8 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
     workload = load_workload(scene.workload, count=scene.count)
     held = workload.arrivals[0].params.json_schema  # then the prompt is held to it too
     story = replace(STORY, params=STORY.params.with_(json_schema=held))
-    told = (replace(each, params=each.params.with_(beam_width=scene.beams)) for each in (story, *workload.arrivals))
+    asked: dict[str, Any] = {"beam_width": scene.beams} | ({"attention": True} if scene.watched else {})
+    told = (replace(each, params=each.params.with_(**asked)) for each in (story, *workload.arrivals))
     run = engine.run(replace(workload, arrivals=tuple(told)), replace(scene.config, kv_memory=memory))
     save_trace(run.result(), path)
 

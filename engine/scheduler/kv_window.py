@@ -15,9 +15,11 @@ class KvWindow:
     """What Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", keep, by whole blocks of
     `size` tokens: those of the first `sinks` and of the last `recent` before the one that is being filled.
 
-    A prompt is read whole. With the first block of the answer that is more than that, and with every one after it, what
-    lies between is forgotten. So what a token attends to depends on its position and the prompt's length alone: not on
-    how steps were planned, on preemption or on drafts. Keys keep their positions.
+    A prompt is read whole. With the first block behind the one in which the answer begins that is more than that, and
+    with every one after it, what lies between is forgotten. So what a token attends to depends on its position and the
+    prompt's length alone: not on how steps were planned, on preemption or on drafts. Keys keep their positions.
+
+    Whoever forgets has no step in flight but that of the token before, which writes to a block that stays.
     """
 
     sinks: int
@@ -34,7 +36,7 @@ class KvWindow:
 
     def begins(self, prompt: int) -> int:
         """The first position whose token does not see all before it, after a prompt of so many tokens."""
-        return max(blocks_for(prompt, self.size), self.sinks + self.recent + 1) * self.size
+        return max(blocks_for(prompt + 1, self.size), self.sinks + self.recent + 1) * self.size
 
     def gone(self, prompt: int, position: int) -> range:
         """The places of its table whose blocks are forgotten when the token at a position is computed."""

@@ -7,7 +7,7 @@ from itertools import count, repeat
 from engine.config.live_budget import LiveBudget
 from engine.scheduler.block_pool import ROOT, BlockPool, Evicted
 from engine.scheduler.host_memory import HostPool, Offloading, Swapping
-from engine.scheduler.kv_window import NOTHING
+from engine.scheduler.kv_window import NOTHING, KvWindow
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused, StepPlan
 from engine.scheduler.request import Branch, Life, Request
@@ -32,6 +32,7 @@ class Ledger:
         swapping: Swapping | None = None,
         offloading: Offloading | None = None,
         adapters_apart: bool = False,
+        window: KvWindow | None = None,
     ) -> None:
         self.slots, self.pool = slots, pool
         self.waiting = Waiting(admission, pool, adapters_apart, most=slots)
@@ -42,7 +43,7 @@ class Ledger:
         self.more = False
         self.yields = False  # nobody makes way while the one who should is away: nothing is sent before he has
         self.limits = Limits(budget)
-        self.host, self.swapping, self.offloading = host, swapping, offloading
+        self.host, self.swapping, self.offloading, self.window = host, swapping, offloading, window
         self.changes = Changes()
         self.copies: list[tuple[int, int]] = []  # pairs of blocks (from, to) to copy before the next step
         self._free_slots = list(range(slots))
@@ -110,6 +111,7 @@ class Ledger:
         """
         assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
         if branch.beam is None and self.swapping is not None:
+            self.forget(branch)
             self.swapping.out(branch, self.changes)
         self.requeue(branch, Life.PREEMPTED)
         self.changes.preempted += [(each.request.id, each.index) for each in branch.together]
@@ -196,9 +198,14 @@ class Ledger:
             if pair in self.changes.copied:  # else a record has told of it
                 self.changes.copied.remove(pair)
 
-    def forget(self, branch: Branch, gone: range) -> None:
-        """Takes the blocks at these places of a branch's table, more than before; those after them move up."""
+    def forget(self, branch: Branch) -> None:
+        """Takes the blocks that a branch's next token does not see; those after them move up."""
+        if self.window is None:
+            return
+        gone = self.window.gone(branch.request.prompt_length, branch.computed)
         at = gone.start
+        if len(gone) <= len(branch.gone):
+            return
         blocks = branch.blocks[at : at + len(gone) - len(branch.gone)][::-1]
         self._note(branch, zip(self.pool.release(blocks), blocks), count(gone.stop - 1, -1))
         del branch.blocks[at : at + len(blocks)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from engine.config.specs import EngineConfig
 from engine.scheduler import beams
 from engine.scheduler.block_pool import blocks_for, root_of
-from engine.scheduler.kv_window import NOTHING, KvWindow
+from engine.scheduler.kv_window import NOTHING
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Life, Request, Swapped
@@ -20,7 +20,7 @@ class PagedLayout:
         self._ledger, self._caching, self._apart = ledger, config.prefix_caching, apart
         self._mixed = config.mixed_adapters
         self._pool, self._size = ledger.pool, ledger.pool.block_size
-        self._window = KvWindow.of(config)
+        self._window = ledger.window
         self._published: list[tuple[Branch, int, int]] = []
         self._scored: list[tuple[Row, range]] = []
 
@@ -36,10 +36,13 @@ class PagedLayout:
         """Owned tokens: used, reserved, internal. A block that several branches share counts once."""
         size, held, used, reserved = self._size, 0, 0, 0
         for branch in self._ledger.running:
-            blocks, gone, computed = len(branch.blocks), len(branch.gone), branch.computed
+            blocks, computed, reach = len(branch.blocks), branch.computed, branch.reach
+            if branch.gone:
+                reach -= len(branch.gone) * size
+                computed = branch.lies_at(computed, size)
             held += blocks
-            used += computed - gone * size
-            room, reach = (blocks + gone) * size, branch.reach
+            used += computed
+            room = blocks * size
             reserved += (room if room < reach else reach) - computed
         if held > self._pool.owned:
             too_many = beams.shared_twice(self._ledger)
@@ -55,6 +58,7 @@ class PagedLayout:
         ledger = self._ledger
         rows: list[Row] = []
         ends: list[Row] = []  # of prompts that were computed elsewhere, and of answers that are computed again
+        spare = ledger.limits.budget.token_budget - len(ledger.running)
         for branch in ledger.in_order():
             if branch.beam is not None:
                 if branch.index == 0 and not self._search_rows(branch, rows):
@@ -69,8 +73,7 @@ class PagedLayout:
                 if not self._resumes(branch):
                     continue
             if branch.computed >= branch.room * self._size:
-                if self._window is not None:
-                    self._leave_behind(branch, branch.computed, self._window)
+                ledger.forget(branch)
                 if not self._make_room(branch, 1):
                     if self._apart:  # until who must make way is back, only this one waits
                         continue
@@ -79,11 +82,12 @@ class PagedLayout:
                     continue
                 ledger.take(branch, 1)
             if not branch.due:
-                ends.append(self._resumed(branch))
+                ends.append(self._resumed(branch, 1 + max(0, spare)))
+                spare -= ends[-1].count - 1
                 continue
             row = Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, branch.in_flight > 0)
             if branch.gone:
-                row.forgotten = len(branch.gone) * self._size
+                row.forgotten = row.first - branch.lies_at(row.first, self._size)
             rows.append(row)
         rows += ends
         for row in rows if self._caching else ():  # not before it is certain that they are planned
@@ -96,27 +100,21 @@ class PagedLayout:
         reused = branch.found if branch.found == first else 0
         return Row(branch, branch.slot, first, 1, Kind.PREFILL, True, False, 0, reused, int(branch.reached > first))
 
-    def _leave_behind(self, branch: Branch, position: int, window: KvWindow) -> None:
-        """A branch forgets what its window leaves behind once it is at a position."""
-        gone = window.gone(branch.request.prompt_length, position)
-        if len(gone) > len(branch.gone):
-            self._ledger.forget(branch, gone)
-
     def _resumes(self, branch: Branch) -> bool:
         """Whether it computes again what it had said before it was preempted, as it did then: each token after what
         was forgotten by then."""
         window = self._window
-        if window is None or branch.in_flight or branch.over or branch.away or branch.remaining < 1:
+        if window is None or branch.steps or branch.over or branch.away or branch.remaining < 1:
             return False
         return branch.computed >= window.begins(branch.request.prompt_length)
 
-    def _resumed(self, branch: Branch) -> Row:
+    def _resumed(self, branch: Branch, most: int) -> Row:
         """The row of the next tokens that it computes again, which see the same blocks."""
         window, first = self._window, branch.computed
         assert window is not None
-        count = min(branch.remaining, window.alike(branch.request.prompt_length, first))
+        count = min(branch.remaining, most, window.alike(branch.request.prompt_length, first))
         samples, again = count == branch.remaining, max(0, min(branch.reached - first, count))
-        forgotten = len(branch.gone) * self._size
+        forgotten = first - branch.lies_at(first, self._size)
         return Row(branch, branch.slot, first, count, Kind.PREFILL, samples, False, again=again, forgotten=forgotten)
 
     def _make_room(self, branch: Branch, blocks: int) -> bool:
@@ -163,8 +161,8 @@ class PagedLayout:
         for branch in ledger.in_order():
             if branch.in_flight or not budget or branch.due or (self._apart and branch.remaining == 1):
                 continue
-            if self._resumes(branch):
-                continue
+            if self._window is not None and branch.computed >= self._window.begins(branch.request.prompt_length):
+                continue  # it goes on beside those who decode
             started = branch.remaining > 0 and not branch.decoding
             if started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
@@ -268,8 +266,6 @@ class PagedLayout:
         swapping.back(head, held, place, self._ledger.changes)
         head.restored = place * self._size, held.computed
         head.advance(found * self._size)
-        if self._window is not None and head.gone:
-            self._leave_behind(head, held.computed, self._window)
 
     def _find(self, branch: Branch, shared: int) -> None:
         """Notes which of a new branch's shared blocks are published."""
@@ -329,8 +325,8 @@ class PagedLayout:
         samples = count == branch.remaining and not self._apart
         again = max(0, min(branch.reached, end) - branch.computed)
         row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
-        if branch.gone and row.first >= branch.gone.start * self._size:
-            row.forgotten = len(branch.gone) * self._size
+        if branch.gone:
+            row.forgotten = row.first - branch.lies_at(row.first, self._size)
         rows.append(row)
         if (scores := branch.request.scores) is not None and (wanted := scores.wanted(row.first, count)):
             self._scored.append((row, wanted))

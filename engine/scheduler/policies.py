@@ -71,7 +71,7 @@ class Chunked(_Untimed):
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         decodes = self._layout.decode_rows()
         joins = self._since >= self._config.join_every or not decodes
-        budget = self._ledger.limits.of_prompts(len(decodes))
+        budget = self._ledger.limits.of_prompts(sum([row.count for row in decodes]))
         prompts, refused = self._layout.prefill_rows(budget, admit=joins)
         self._since = 1 if joins else self._since + 1
         return decodes + prompts, refused if joins else self._ledger.refuse(Refusal.JOIN_TURN)

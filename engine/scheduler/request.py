@@ -139,6 +139,10 @@ class Branch:
             return range(len(self.blocks))
         return [*range(self.gone.start), *range(self.gone.stop, self.room)]
 
+    def lies_at(self, position: int, size: int) -> int:
+        """Where the token at a position that it still has lies among those of its blocks, of `size` tokens each."""
+        return position if position < self.gone.start * size else position - len(self.gone) * size
+
     def held(self, first: int, end: int) -> list[int]:
         """Its blocks at the places [first, end) of its table, as far as they were not forgotten."""
         begin, gone = self.gone.start, len(self.gone)

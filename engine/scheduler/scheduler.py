@@ -10,6 +10,7 @@ from engine.config.specs import EngineConfig
 from engine.scheduler import beams, policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.host_memory import HostPool, Offloading, SwapCost, Swapping
+from engine.scheduler.kv_window import KvWindow
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
@@ -35,7 +36,7 @@ class Scheduler:
         host = host or HostPool(0, pool.block_size)
         swapping = Swapping(pool, host, cost) if config.swaps else None
         offloading = Offloading(pool, host) if config.offload_prefixes else None
-        rest = swapping, offloading, not config.mixed_adapters
+        rest = swapping, offloading, not config.mixed_adapters, KvWindow.of(config)
         self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), host, config.admission, *rest)
         self.requests: dict[int, Request] = {}
         self._withholds = config.delivery == "batch"

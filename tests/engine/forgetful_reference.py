@@ -17,7 +17,7 @@ def seen(prompt: int, tokens: int, sinks: int = SINKS, window: int = WINDOW) -> 
     for query in range(tokens):
         for key in range(query + 1):
             own, there = query // BLOCK, key // BLOCK
-            read_whole = own <= (prompt - 1) // BLOCK
+            read_whole = own <= prompt // BLOCK
             found[query, key] = read_whole or there < kept or there >= own - recent
     return found
 

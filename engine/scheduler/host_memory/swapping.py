@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.host_memory.host_pool import HostPool
+from engine.scheduler.kv_window import NOTHING
 from engine.scheduler.plan import Changes, SwapChange
 from engine.scheduler.request import Branch, Swapped
 from engine.trace.records import SwapEvent
@@ -34,16 +35,17 @@ class Swapping:
         size, references = self._pool.block_size, self._pool.references
         place = next((i for i, block in enumerate(branch.blocks) if references(block) == 1), len(branch.blocks))
         place = place if self._pool.below is None else max(place, branch.published)
-        if branch.gone:  # what is not copied must be what can be computed again without what follows
-            place = min(place, branch.gone.start)
-        end = blocks_for(branch.computed, size) - len(branch.gone)
+        gone = branch.gone if branch.computed > branch.gone.start * size else NOTHING
+        if gone:  # what is not copied must be what can be computed again without what follows
+            place = min(place, gone.start)
+        end = blocks_for(branch.computed, size) - len(gone)
         blocks, before = branch.blocks[place:end], place * size
         if not blocks or len(blocks) > self._host.available:
             return
         if self._cost is not None and not self._cost.favours_swap(len(blocks), before, branch.computed - before):
             return
         hosts = tuple(self._host.take_forgetting(len(blocks), changes))
-        branch.swapped = Swapped(place, hosts, branch.computed, branch.gone)
+        branch.swapped = Swapped(place, hosts, branch.computed, gone)
         self._owners |= dict.fromkeys(hosts, branch)
         self._host.copy_out(zip(blocks, hosts, strict=True))
         self._note(changes, SwapEvent.OUT, branch, branch.swapped, place, blocks)

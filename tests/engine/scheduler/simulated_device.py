@@ -21,6 +21,7 @@ from engine.runner.launched_step import LaunchedStep
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.host_memory import HostPool, SwapCost
+from engine.scheduler.kv_window import KvWindow
 from engine.scheduler.plan import Committed, Row, StepPlan
 from engine.scheduler.prompt_scores import PromptScores
 from engine.scheduler.request import Branch, Emission, Request
@@ -30,6 +31,7 @@ from tests.engine.scheduler.told_blocks import ToldBlocks
 
 VOCABULARY = 1000
 END = 0
+PLAIN = EngineConfig()
 _UNWRITTEN = -7
 
 
@@ -41,11 +43,20 @@ def next_token(context: Sequence[int]) -> int:
     return END if value % 23 == 0 else 1 + value % (VOCABULARY - 1)
 
 
-def alone(prompt: Sequence[int], limit: int, ignore_eos: bool = False) -> list[int]:
+def seen(config: EngineConfig, prompt: int, at: int) -> list[int]:
+    """The positions that the token at a position sees after a prompt of so many tokens, said one by one."""
+    size, window = config.block_size, config.kv_window
+    if window is None or at // size <= prompt // size:
+        return list(range(at + 1))
+    sinks, recent = -(-config.kv_sinks // size), -(-window // size)
+    return [p for p in range(at + 1) if p // size < sinks or p // size >= at // size - recent]
+
+
+def alone(prompt: Sequence[int], limit: int, ignore_eos: bool = False, config: EngineConfig = PLAIN) -> list[int]:
     """What the simulated model says to a prompt by itself."""
     tokens = list(prompt)
     while len(tokens) < len(prompt) + limit:
-        tokens.append(next_token(tokens))
+        tokens.append(next_token([tokens[p] for p in seen(config, len(prompt), len(tokens) - 1)]))
         if tokens[-1] == END and not ignore_eos:
             break
     return tokens[len(prompt) :]
@@ -87,8 +98,8 @@ class Letters:
 class ErringDrafter:
     """Proposes what the simulated model will say, and errs at every so many tokens; sometimes it has less to say."""
 
-    def __init__(self, errs_every: int) -> None:
-        self._errs_every, self._proposed = errs_every, 0
+    def __init__(self, errs_every: int, config: EngineConfig) -> None:
+        self._errs_every, self._proposed, self._config = errs_every, 0, config
 
     def draft(self, rows: Sequence[Row], most: Sequence[int], least: float) -> list[list[int]]:
         return [self._propose(row, count) for row, count in zip(rows, most, strict=True)]
@@ -99,7 +110,9 @@ class ErringDrafter:
         while len(drafted) < most - (self._proposed % 5 == 0):
             self._proposed += 1
             wrong = self._proposed % self._errs_every == 0
-            known.append(next_token(known) + wrong)
+            prompt = row.branch.request.prompt_length
+            said = next_token([known[p] for p in seen(self._config, prompt, len(known) - 1)])
+            known.append(said + wrong)
             drafted.append(known[-1])
         return drafted
 
@@ -126,13 +139,16 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
-        self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
+        self.drafter = ErringDrafter(self.errs_every, self.config) if self.errs_every else None
         self.host = HostPool(self.hosts, self.config.block_size)
         self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.host, self.cost)
         self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
         self._host = [_UNWRITTEN] * (self.hosts * self.config.block_size)
+        self._saw, self._host_saw = self._cache[:], self._host[:]  # how many tokens each could see as it was written
+        self.window = KvWindow.of(self.config)
+        self.told.forgets = self.window is not None
         self._strips: dict[Branch, list[int]] = {}
         self._late = 0  # steps after which the prefill worker is done
         self._last_token = [_UNWRITTEN] * self.config.max_running
@@ -156,6 +172,10 @@ class Simulation:
         `scored`: it asks how likely its prompt is, where it does not search."""
         limit = min(max_tokens, self.room + 1 - len(prompt))
         assert limit > 0
+        if self.window is not None:
+            width = 1
+            fits = self.window.most(len(prompt), len(prompt) + max_tokens - 1) <= self.blocks
+            limit = max_tokens if fits else limit
         width = min(width, self.config.slots)
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -232,12 +252,13 @@ class Simulation:
         """What the device samples. All rows write before any reads, as in a layer of a model."""
         size = self.config.block_size
         assert len({host for _, host in plan.swap_out}) == len(plan.swap_out)
-        for source, target in plan.swap_out:
-            self._host[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
-        for source, target in plan.swap_in:
-            self._cache[target * size : (target + 1) * size] = self._host[source * size : (source + 1) * size]
-        for source, target in plan.copies:
-            self._cache[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
+        for cache, host in ((self._cache, self._host), (self._saw, self._host_saw)):
+            for source, target in plan.swap_out:
+                host[target * size : (target + 1) * size] = cache[source * size : (source + 1) * size]
+            for source, target in plan.swap_in:
+                cache[target * size : (target + 1) * size] = host[source * size : (source + 1) * size]
+            for source, target in plan.copies:
+                cache[target * size : (target + 1) * size] = cache[source * size : (source + 1) * size]
         if self.config.paged:
             places = [place for row in plan.rows for place in self._places(row)]
             assert len(places) == len(set(places)), "no place is written by two rows"
@@ -248,7 +269,7 @@ class Simulation:
         for row, own in zip(plan.rows, written):
             context = self._context(row, own)
             for position in row.drawn_at:
-                before = context[: position if self.config.paged else len(context)]
+                before = context[: position - row.forgotten if self.config.paged else len(context)]
                 self._last_token[row.slot] = next_token(before)
                 others = ranked(before, row.branch.request.ranked) if row.branch.beam is not None else ()
                 sampled.append(Emission(self._last_token[row.slot], alternatives=others))
@@ -258,15 +279,22 @@ class Simulation:
         tokens = row.ids(self._last_token[row.slot])
         assert len(tokens) == row.count
         if self.config.paged:
-            for position, token in enumerate(tokens, row.first):
-                self._cache[self._place(row.branch, position)] = token
+            for i, (place, token) in enumerate(zip(self._places(row), tokens), 1):
+                self._cache[place], self._saw[place] = token, row.lies_at + i
         elif self.config.mode != "recompute":
             self._strips[row.branch] += tokens
         return tokens
 
     def _context(self, row: Row, own: list[int]) -> list[int]:
         if self.config.paged:
-            return [self._cache[self._place(row.branch, p)] for p in range(row.first + row.count)]
+            size, blocks, prompt = self.config.block_size, row.branch.blocks, row.branch.request.prompt_length
+            places = [blocks[i // size] * size + i % size for i in range(row.lies_at + row.count)]
+            if self.window is not None and row.count:
+                visible = seen(self.config, prompt, row.first + row.count - 1)
+                assert len(visible) == len(places)
+                for place, position in zip(places, visible):
+                    assert self._saw[place] == len(seen(self.config, prompt, position)), "as it was computed at first"
+            return [self._cache[place] for place in places]
         return self._strips.get(row.branch, own)
 
     def _check_rectangle(self, plan: StepPlan) -> None:
@@ -291,7 +319,8 @@ class Simulation:
 
     def _place(self, branch: Branch, position: int) -> int:
         size = self.config.block_size
-        return branch.blocks[position // size] * size + position % size
+        (block,) = branch.held(position // size, position // size + 1)
+        return block * size + position % size
 
     def _places(self, row: Row) -> list[int]:
         return [self._place(row.branch, p) for p in range(row.first, row.first + row.count)]
@@ -368,13 +397,14 @@ class Simulation:
         self.records.append(record)
         self.told.feed(record)
         self.told.check(record, self.pool.total)
-        tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.ledger.running if b.blocks}
+        running = [branch for branch in self.scheduler.ledger.running if branch.blocks]
+        tables = {(b.request.id, b.index): dict(zip(b.places, b.blocks)) for b in running}
         assert self.told.tables == tables, "the records tell every branch's block table"
         held = {(b.request.id, b.index): b.swapped for b in self._waiting() if b.swapped is not None}
         told = {
             owner: (min(table), tuple(table[at] for at in sorted(table))) for owner, table in self.told.hosts.items()
         }
-        assert told == {owner: (swapped.place, swapped.blocks) for owner, swapped in held.items()}
+        assert told == {owner: (next(out.places(out.place)), out.blocks) for owner, out in held.items()}
         assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
         assert self.told.kept == {h for h in range(self.hosts) if self.host.answers(h)}
 
@@ -399,7 +429,9 @@ class Simulation:
         together = self.scheduler.policy.leave_together
         for branch in running:
             assert branch.steps == in_flight.count(branch)
-            assert config.mode == "recompute" or branch.computed <= len(branch.blocks) * config.block_size
+            assert config.mode == "recompute" or branch.computed <= branch.room * config.block_size
+            if self.window is not None and branch.gone:
+                assert len(branch.blocks) <= self.window.sinks + self.window.recent + 1
             assert together or not branch.finished or branch.steps > 0, "blocks go back at the step's border"
         if together and running and not self.in_flight:
             assert not all(branch.finished for branch in running), "a batch that is over is gone"
@@ -437,11 +469,13 @@ class Simulation:
             assert order == sorted(order, reverse=True), "decodes come first"
             assert not any(row.branch.away for row in plan.rows) or self.scheduler.away is plan
             ends = [row for row in plan.rows if row.kind is Kind.PREFILL and row.samples]
-            assert all(row.count == 1 for row in ends), "a prompt but for its last token is the worker's"
+            assert all(row.count == 1 or row.forgotten for row in ends), (
+                "a prompt but for its last token is the worker's"
+            )
         elif mode == "chunked":
             order = [row.kind for row in plan.rows]
             assert order == sorted(order, reverse=True), "decodes come first"
-        else:
+        elif self.window is None:
             assert len(kinds) == 1 or kinds == {Kind.DECODE, Kind.HELD}, "prefills have steps of their own"
         if mode not in ("static", "dynamic", "sequential"):
             assert Kind.HELD not in kinds or mode == "continuous-padded"

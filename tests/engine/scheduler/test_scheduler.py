@@ -13,7 +13,7 @@ from engine.config.specs import ADMISSIONS, DELIVERIES, MODES, PAGED_MODES, Engi
 from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
-from tests.engine.scheduler.simulated_device import END, Simulation, alone, alone_in_beams
+from tests.engine.scheduler.simulated_device import END, PLAIN, Simulation, alone, alone_in_beams
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ shortage = st.fixed_dictionaries(
 )
 
 
+windows = st.just({}) | st.builds(  # what a cache forgets
+    lambda newest, sinks: {"kv_window": newest, "kv_sinks": sinks}, st.integers(1, 12), st.integers(0, 5)
+)
+
+
 @st.composite
 def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shortages: bool = False) -> Case:
     mode = draw(st.sampled_from(list(MODES)))
@@ -71,6 +76,7 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
         depth=0 if errs_every or mode == "disaggregated" else draw(st.integers(0, 1)),
         admission=draw(st.sampled_from([one for one in ADMISSIONS if caching or one != "lpm"])),
         **drafts,
+        **(draw(windows) if paged else {}),
     )
     room = blocks * block_size
     # Few different tokens, so that prompts begin alike.
@@ -134,13 +140,13 @@ def said(request: Request) -> list[int]:
     return spoken(request.branches[0])
 
 
-def expected(branch: Branch) -> list[int]:
+def expected(branch: Branch, config: EngineConfig = PLAIN) -> list[int]:
     prompt = branch.tokens[: branch.request.prompt_length]
     if branch.beam is not None:
         if branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR):
             return spoken(branch)  # what stood there then
         return alone_in_beams(branch.request, prompt)[branch.index]
-    return alone(prompt, branch.request.limit)
+    return alone(prompt, branch.request.limit, config=config)
 
 
 @settings(max_examples=400)
@@ -148,7 +154,7 @@ def expected(branch: Branch) -> list[int]:
 def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around_it(case: Case) -> None:
     simulation = play(case)
     for branch in branches(simulation):
-        tokens = expected(branch)
+        tokens = expected(branch, case.config)
         if branch.reason is FinishReason.CANCELLED:
             assert spoken(branch) == tokens[: len(spoken(branch))]
         else:
@@ -172,7 +178,7 @@ def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> No
         if branch.reason is FinishReason.ERROR:
             assert branch.error == "the step failed"
         else:
-            assert spoken(branch) == expected(branch)
+            assert spoken(branch) == expected(branch, simulation.config)
 
 
 @settings(max_examples=400)
@@ -180,7 +186,7 @@ def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> No
 def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything_else(case: Case) -> None:
     simulation = play(case)
     for branch in branches(simulation):
-        tokens = expected(branch)
+        tokens = expected(branch, simulation.config)
         if branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR):
             assert spoken(branch) == tokens[: len(spoken(branch))]
         else:
@@ -239,7 +245,9 @@ def test_a_sample_copies_no_block_that_the_same_step_is_to_fill() -> None:
     asks = Ask((1,), 1, 0), Ask((1,) * 14, 10, 0, 3), Ask((1,) * 14, 2, 0, 2)
     simulation = play(Case(config, 16, asks, (), frozenset(), frozenset(), errs_every=1))
     assert sum(len(record.preempted) for record in simulation.records) >= 2
-    assert [spoken(branch) for branch in branches(simulation)] == [expected(b) for b in branches(simulation)]
+    assert [spoken(branch) for branch in branches(simulation)] == [
+        expected(b, simulation.config) for b in branches(simulation)
+    ]
 
 
 @pytest.mark.parametrize(("mode", "caching"), [("continuous", True), ("chunked", False)])
@@ -253,7 +261,7 @@ def test_what_a_lost_step_should_have_written_is_given_to_nobody(mode: str, cach
     simulation.check()
     simulation.finish()
     for branch in branches(simulation):
-        assert branch.reason is FinishReason.ERROR or spoken(branch) == expected(branch)
+        assert branch.reason is FinishReason.ERROR or spoken(branch) == expected(branch, simulation.config)
 
 
 @pytest.mark.parametrize("steps", range(1, 9))

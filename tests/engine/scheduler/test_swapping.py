@@ -15,7 +15,7 @@ from engine.scheduler.host_memory import SwapCost
 from engine.scheduler.request import Branch, Life, Request
 from engine.trace.records import FinishReason, Step, SwapEvent
 from tests.engine.scheduler.simulated_device import Simulation, alone
-from tests.engine.scheduler.test_scheduler import expected
+from tests.engine.scheduler.test_scheduler import expected, windows
 
 ERROR = FinishReason.ERROR
 
@@ -52,6 +52,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         depth=0 if errs_every else draw(st.integers(0, 1)),
         speculation="ngram" if errs_every else None,
         preemption="swap",
+        **draw(windows),
     )
     if config.prefix_caching:
         how = draw(st.sampled_from([(False, "swap"), (True, "swap"), (True, "recompute")]))
@@ -99,7 +100,9 @@ def check_said(simulation: Simulation) -> None:
             if branch.beam is not None:
                 assert said(branch) == expected(branch)
                 continue
-            tokens = alone(branch.tokens[: request.prompt_length], request.limit, request.params.ignore_eos)
+            tokens = alone(
+                branch.tokens[: request.prompt_length], request.limit, request.params.ignore_eos, simulation.config
+            )
             if branch.reason in (FinishReason.CANCELLED, ERROR):
                 assert said(branch) == tokens[: len(said(branch))]
             else:

@@ -50,6 +50,7 @@ def traces(engine: Engine) -> dict[str, Trace]:
     play("padded", EngineConfig(mode="continuous-padded", max_running=4, kv_memory=4096 * token))
     play("sequential", EngineConfig(mode="sequential"), count=3)
     play("recompute", EngineConfig(mode="recompute"), count=2)
+    play("forgets", EngineConfig(max_running=4, block_size=4, kv_window=12, kv_sinks=0))
     play("prefix", EngineConfig(max_running=4, prefix_caching=True), "shared-system-prompt", count=8)
     made["cancelled"] = engine.begin(EngineConfig(max_running=6, kv_memory=4096 * token))
     params = SamplingParams(n=4, temperature=1.0, max_tokens=60, ignore_eos=True)
@@ -146,7 +147,18 @@ def by_hand(trace: Trace) -> list[dict[str, int]]:
     return result
 
 
-NAMES = ["tight", "chunked", "static", "delivered", "padded", "sequential", "recompute", "prefix", "cancelled"]
+NAMES = [
+    "tight",
+    "chunked",
+    "static",
+    "delivered",
+    "padded",
+    "sequential",
+    "recompute",
+    "prefix",
+    "forgets",
+    "cancelled",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,6 +183,7 @@ def test_the_runs_contain_what_they_are_for(traces) -> None:
     assert reasons >= {FinishReason.CANCELLED, FinishReason.LENGTH}
     assert any((s.kind == Kind.HELD).any() for s in steps_of(traces["static"]))
     assert any(s.cached_blocks for s in steps_of(traces["prefix"]))
+    assert any(((s.block_place == 0) & (s.running > 0)).any() for s in steps_of(traces["forgets"])[10:])
 
 
 @pytest.mark.parametrize("name", ["tight", "padded", "prefix"])
