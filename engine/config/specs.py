@@ -134,8 +134,8 @@ class EngineConfig:
     back when a prompt begins with what they hold. `swap_memory` is how many bytes of host memory there are for both
     (None: enough for all that could run, and four times the pool, within a quarter of what is free, on a GPU 4 GiB).
 
-    `kv_window` (paged modes) forgets: of an answer that goes on only its last `kv_window` tokens and the first
-    `kv_sinks` of its prompt stay in the cache, by whole blocks. None keeps all.
+    `kv_window` (paged modes) forgets: a prompt is read whole, but of an answer that goes on only the last `kv_window`
+    tokens and the first `kv_sinks` of all stay in the cache, by whole blocks. None keeps all.
 
     `mixed_adapters` (what is off is of the paged modes): requests of several adapters share a step. Without, those that
     run are all of one, as where an adapter is merged into the weights: others wait until none of it runs or waits.

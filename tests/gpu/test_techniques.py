@@ -20,6 +20,7 @@ from tests.engine.core.triton_path.interpreted_prompt_checks import (
 )
 from tests.engine.core.triton_path.interpreted_rules_checks import folder, test_rules_give_the_tokens_of_the_cpu
 from tests.engine.core.triton_path.interpreted_swap_checks import (
+    test_what_a_cache_forgets_is_seen_no_more,
     test_what_comes_back_is_what_went_out,
     test_what_was_forgotten_comes_back_as_it_was,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "test_rules_give_the_tokens_of_the_cpu",
     "test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not",
     "test_tokens_are_those_of_the_cpu",
+    "test_what_a_cache_forgets_is_seen_no_more",
     "test_what_comes_back_is_what_went_out",
     "test_what_tokens_attend_to_is_told",
     "test_what_was_forgotten_comes_back_as_it_was",

@@ -45,7 +45,7 @@ def _row(r: StepRow) -> tuple[Cell, ...]:
         came["text"] = "".join(r.texts)
         came["probability"] = r.probabilities[0] if len(r.tokens) == 1 else None
     spent: dict[str, Cell] = {"padding": r.padding, "wasted": r.wasted, "why_wasted": WASTE_TITLES.get(r.waste)}
-    found: dict[str, Cell] = {"cached_before": r.first, "found_by_prefix": r.reused, "positions_attended": r.attended}
+    found: dict[str, Cell] = {"cached_before": r.cached, "found_by_prefix": r.reused, "positions_attended": r.attended}
     note = tr("seconds: attention, computed")
     return _fact(tr("row"), r.kind_words, **whose, **came, **spent, **found, seconds=r.attention, note=note)
 

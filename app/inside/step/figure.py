@@ -189,7 +189,7 @@ class StepFigure:
             baseline = lane.box.center().y() + self.tiny.middle
             ink = t.text if facts.request == selected else t.secondary
             self.tiny.say(painter, lane.box.left(), baseline, facts.name, ink)
-            self.tiny.say(painter, lane.box.right(), baseline, digits(f"{facts.first + facts.count:,}"), ink, before=1)
+            self.tiny.say(painter, lane.box.right(), baseline, digits(f"{facts.cached + facts.count:,}"), ink, before=1)
 
     def _bar_of(self, box: QRectF) -> QRectF:
         """Where the bar of a lane may be: between its labels."""
@@ -197,7 +197,7 @@ class StepFigure:
         if not self._labels:
             return QRectF(box.left(), round(box.top()), box.width(), max(1, round(box.height() - gap)))
         names = max(self.tiny.width(self._story.row(lane.rows[0]).name) for lane in self._lanes) + theme.px(6)
-        most = int((self._story.step.first + self._story.step.count).max())
+        most = int((self._story.step.lies_at + self._story.step.count).max())
         counts = self.tiny.width(digits(f"{most:,}")) + theme.px(6)
         width = max(1.0, box.width() - names - counts)
         return QRectF(box.left() + names, box.top() + gap / 2, width, box.height() - gap)
@@ -289,7 +289,7 @@ class StepFigure:
                 request=facts.name,
                 kind=facts.kind_words,
                 count=facts.count,
-                positions=facts.first + facts.count,
+                positions=facts.cached + facts.count,
             )
             lines = [words, digits(f"{facts.attended:,} {FORMULA}")]
             useful = float(times.rows.useful[lane.rows[0]])

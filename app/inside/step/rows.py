@@ -267,9 +267,11 @@ class StepRows(Painted):
             parts += [tr("the model's own “{text}”", text=own)] if own else []
             parts += [tr("drafted and rejected “{text}”", text=rejected)] if rejected else []
         if row.reused:
-            parts.append(tr("{count:,} cached before, {found:,} of them found", count=row.first, found=row.reused))
-        elif row.first:
-            parts.append(tr("{count:,} cached before", count=row.first))
+            parts.append(tr("{count:,} cached before, {found:,} of them found", count=row.cached, found=row.reused))
+        elif row.cached:
+            parts.append(tr("{count:,} cached before", count=row.cached))
+        if row.first > row.cached:
+            parts.append(tr("{count:,} forgotten", count=row.first - row.cached))
         if row.padding:
             parts.append(tr("{count:,} padding", count=row.padding))
         if row.wasted:

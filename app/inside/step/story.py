@@ -56,6 +56,7 @@ class StepRow:
         self.name = story.name(self.request, self.branch)
         self.kind = Kind(int(step.kind[at]))
         self.first, self.count, self.wasted = int(step.first[at]), int(step.count[at]), int(step.wasted[at])
+        self.cached = int(step.lies_at[at])  # tokens before it whose K and V it finds
         self.reused, self.padding = (int(whole(c, step.rows)[at]) for c in (step.reused, step.padding))
         self.chunk = story.history.chunk(story.place, self.request, self.branch)
         begin, end = np.searchsorted(step.token_row, (at, at + 1)).tolist()
@@ -144,8 +145,8 @@ class StepRow:
     @property
     def cached_words(self) -> str:
         if self.reused:
-            return tr("{first:,} · {found:,} found", first=self.first, found=self.reused)
-        return digits(f"{self.first:,}") if self.first else "–"
+            return tr("{first:,} · {found:,} found", first=self.cached, found=self.reused)
+        return digits(f"{self.cached:,}") if self.cached else "–"
 
     @property
     def wasted_words(self) -> str:

@@ -8,6 +8,7 @@ from app.inside.attention.history import GONE, whole
 from app.inside.attention.panel import AttentionPanel
 from app.inside.kv_map.block_table import HEADING, lines_of
 from app.inside.kv_map.history import KvHistory
+from app.inside.step.panel import StepInspector
 from app.inside.step.times import attention
 from app.playback.scope import Scope
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
@@ -79,6 +80,21 @@ def test_what_is_forgotten_is_neither_read_nor_computed_with(trace: Trace) -> No
     card, work = trace.header.model, count_work(trace.header, [step])
     layer_bytes = card.kv_token_bytes // card.layers
     assert work.row_bytes.tolist() == (layer_bytes * card.layers * (end + 1)).tolist()
+
+
+def test_the_step_tells_what_a_row_finds_and_what_is_forgotten(trace: Trace, scope: Scope, qtbot: QtBot) -> None:
+    inspector = StepInspector(scope)
+    qtbot.addWidget(inspector)
+    inspector.show()
+    scope.show(trace)
+    place = place_near_the_end(trace)
+    step = trace.steps[place]
+    scope.seek(step.ended)
+    scope.catch_up()
+    inspector.catch_up()
+    row = step.request.tolist().index(0)
+    forgotten, cached = int(step.forgotten[row]), int(step.first[row] - step.forgotten[row])
+    assert inspector.view.rows.row_text(row).endswith(f"{cached} cached before · {forgotten} forgotten")
 
 
 def test_the_attention_panel_strikes_out_what_is_no_longer_there(trace: Trace, scope: Scope, qtbot: QtBot) -> None:
