@@ -39,6 +39,7 @@ UNKNOWN_POOL = 1 << 30  # bytes of the KV pool where what a token takes is not k
 PROMPT, TRIAL, MOST, SECONDS = 16, 8, 128, 2.0  # of the speed: tokens of a prompt, of a trial; most tokens and seconds
 
 Say = Callable[[str, int, int], None]
+OWN = KvCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Yardstick:
         if model.card.vocabulary != self._vocabulary or self._encoded(model)[0] != self._ids:
             raise InvalidInput("its tokens are not the original's: it is no quantization of this model")
 
-    def read(self, model: LoadedModel, say: Say, original: bool, cache: KvCache) -> tuple[float, float, float]:
+    def read(self, model: LoadedModel, say: Say, original: bool, cache: KvCache = OWN) -> tuple[float, float, float]:
         """Perplexity, mean divergence from the original, and the share of positions where both agree."""
         self._file.seek(0)
         lost = divergence = agreed = done = 0.0

@@ -145,12 +145,12 @@ class ConfigForm(QWidget):
 
     edited = Signal()
 
-    def __init__(self, name: str, *, pool: bool = False) -> None:
+    def __init__(self, name: str, *, pool: bool = False, spacing: int = 8) -> None:
         super().__init__()
         self._form = Form([*mode_fields(name), *(pool_fields(name) if pool else ())], self)
         self.sentence = Note(f"{name}_sentence")
         first, *others = self._form.rows.values()
-        self.setLayout(column(first, self.sentence, *others, spacing=8))
+        self.setLayout(column(first, self.sentence, *others, spacing=spacing))
         self._form.edited.connect(self._on_edited)
         self._shown: list[object] = []  # by what the rows are those that they are
         self._admission = ""  # as it was before it is edited

@@ -59,7 +59,9 @@ def test_what_comes_back_says_what_was_computed_again(name: str, tiny_folder: Ca
     ids=["codes", "drafts", "swap and samples", "longest prefix first"],
 )
 def test_beside_other_techniques_too(large_demo: Engine, switches: dict[str, Any], size: float) -> None:
-    params = GREEDY.with_(n=switches.pop("n", 1), max_tokens=24)
+    # Prompts in parts of other sizes differ by rounding, which may turn a code, and much later a token that was close.
+    tokens = 8 if "kv_dtype" in switches else 24
+    params = GREEDY.with_(n=switches.pop("n", 1), max_tokens=tokens)
     switches["cuda_graphs"] = switches.pop("graphs", switches.get("cuda_graphs", True))
     said = [told(large_demo, config_of(large_demo, offload, size, **switches), params) for offload in (False, True)]
     assert said[0] == said[1]

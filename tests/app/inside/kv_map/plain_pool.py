@@ -38,6 +38,9 @@ class PlainPool:
     over: set[Owner] = field(default_factory=set)
     reach: dict[int, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.told.forgets = self.header.config.kv_window is not None
+
     def feed(self, record: Record) -> None:
         match record:
             case Step():
