@@ -46,7 +46,8 @@ def test_it_says_what_transformers_says_that_sees_as_much(name: str, tiny_folder
     prompts = random_prompts(LENGTHS)
     with Engine(ModelSpec(str(folder), dtype="float32", device="cpu"), threads=1) as engine:
         whole = [one for (one,) in said_in(engine, config(engine, kv_window=None), prompts)]
-        for way in WAYS:
+        at = MODELS.index(name)
+        for way in (WAYS[at], WAYS[(at + 2) % len(WAYS)]):
             told = [one for (one,) in said_in(engine, config(engine, **way), prompts)]
             for prompt, answer in zip(prompts, told, strict=True):
                 assert_said(module, prompt, answer)
