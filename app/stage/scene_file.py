@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,26 +53,15 @@ def read_scene(path: Path) -> Scene:
     """The scene in a TOML file. Raises InvalidInput naming the file, the line and the remedy."""
     try:
         written = read_file(path, LONGEST).decode()
+        table = tomllib.loads(written)
     except OSError as error:
         raise InvalidInput(f"cannot read the scene {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: not TOML: {error}") from error
-    # What is shipped stands beside what it names; one's own may name what comes and goes.
-    return (_written_once if path.is_relative_to(shipped_tour()) else _written)(path, written)
-
-
-def _written(path: Path, written: str) -> Scene:
-    try:
-        table = tomllib.loads(written)
-    except ValueError as error:  # names line and column
+    except ValueError as error:  # not UTF-8, or not TOML: that names line and column
         raise InvalidInput(f"{path}: not TOML: {error}") from error
     try:
         return _scene(table, path)
     except InvalidInput as error:
         raise InvalidInput(f"{path}, line {_line(written, str(error))}: {error}") from None
-
-
-_written_once = lru_cache(128)(_written)
 
 
 def _scene(table: dict[str, Any], path: Path) -> Scene:
