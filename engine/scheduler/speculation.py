@@ -13,7 +13,6 @@ from typing import Protocol
 
 from engine.config.specs import AUTO_SPECULATED, EngineConfig
 from engine.scheduler.block_pool import blocks_for
-from engine.scheduler.kv_window import KvWindow
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Row
 from engine.scheduler.request import Branch, Emission
@@ -63,7 +62,7 @@ class Speculation:
 
     def __init__(self, config: EngineConfig, ledger: Ledger, drafter: Drafter) -> None:
         self._config, self._ledger, self._drafter = config, ledger, drafter
-        self.costs, self._window = StepCosts(), KvWindow.of(config)
+        self.costs = StepCosts()
         self._steps = PROBED // 2
         self.failed: Callable[[Exception], None] | None = None  # hears of a drafter's error; nothing is drafted then
 
@@ -120,8 +119,8 @@ class Speculation:
             return 0
         ledger, pool = self._ledger, self._ledger.pool
         wanted = min(wanted, branch.request.limit - branch.generated - 1)
-        if self._window is not None:
-            wanted = min(wanted, self._window.alike(branch.request.prompt_length, branch.computed) - 1)
+        if ledger.window is not None:
+            wanted = min(wanted, ledger.window.alike(branch.request.prompt_length, branch.computed) - 1)
         needed = blocks_for(branch.computed + 1 + wanted, pool.block_size) - branch.room
         if 0 < needed < pool.available - len(ledger.running):
             ledger.take(branch, needed)

@@ -154,12 +154,12 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     def by_step(values: Array) -> Array:
         return np.bincount(of_step, values, len(steps))
 
-    first, tokens, kind = column("first"), column("count"), column("kind")
+    first, tokens, kind = column("lies_at"), column("count"), column("kind")
     ends = np.cumsum(rows)
     for end_of, step in zip(ends.tolist(), steps):
         if step.beside:
             first[end_of - step.beside : end_of] = tokens[end_of - step.beside : end_of] = 0
-    end = first - _forgotten(steps) + tokens
+    end = first + tokens
     if not paged:
         tokens = tokens + column("padding")
         longest = np.zeros(len(steps), np.int64)
@@ -211,12 +211,6 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         row_operations=row_operations,
         row_ends=ends,
     )
-
-
-def _forgotten(steps: Sequence[Step]) -> Array:
-    """Of each row the tokens before it that the cache has forgotten, which it does not see."""
-    parts = [step.forgotten if len(step.forgotten) else np.zeros(step.rows, np.int32) for step in steps]
-    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
 
 def _seen(end: Array, window: int) -> Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
 from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
@@ -55,7 +55,7 @@ FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 LEAST, STAGE_LEAST = 136, 62  # pixels of the design that a lane has at least
 LEAST_INSIDE = 250  # that one of a split model has which shows a panel that looks inside: its ranks have room
-STRIP_FROM = {"slots": 168, "kv_map": 150}  # pixels of the design: a lane this tall has room for its streams below
+STRIP_FROM, STRIP_BELOW_MAP = 168, 150  # pixels of the design: a lane this tall has room for its streams
 
 
 class LaneSentence(Line):
@@ -340,9 +340,9 @@ class LaneView(QFrame):
         self.setMinimumHeight(theme.px(STAGE_LEAST if theme.presenting() else least))
 
     def _show_strip(self) -> None:
-        shown = {"slots": self.timeline} | self._places
-        least = [tall for name, tall in STRIP_FROM.items() if shown.get(name) is self.body.currentWidget()]
-        roomy = bool(least) and self.height() >= theme.px(least[0])
+        tall: dict[QWidget | None, int] = {self.timeline: STRIP_FROM, self._places.get("kv_map"): STRIP_BELOW_MAP}
+        least = tall.get(self.body.currentWidget())
+        roomy = least is not None and self.height() >= theme.px(least)
         self.strip.setVisible(roomy and self.lane.state is not LaneState.FAILED)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -148,19 +148,17 @@ class AttentionHistory:
         found = np.zeros((len(tokens), len(sample.prompt) + until), np.float32)
         for line, token in enumerate(tokens):
             told = self.told(sample, token, step_at)
-            given = seen.of(whole(told))
-            found[line, : len(given)] = given
+            found[line, told.tokens] = seen.of(told.weights)
             found[line, told.forgotten.start : told.forgotten.stop] = GONE
         return tokens, found
 
 
 def whole(told: Attended) -> Array:
     """float32 `[layers, heads, tokens]`: its weights, 0 where the cache had forgotten a token."""
-    gone, weights = told.forgotten, told.weights
-    if not gone:
-        return weights
-    nothing = np.zeros((*weights.shape[:2], len(gone)), np.float32)
-    return np.concatenate([weights[..., : gone.start], nothing, weights[..., gone.start :]], axis=-1)
+    weights = told.weights
+    found = np.zeros((*weights.shape[:2], weights.shape[2] + len(told.forgotten)), np.float32)
+    found[..., told.tokens] = weights
+    return found
 
 
 def half(weights: Array) -> int:

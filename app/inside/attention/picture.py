@@ -26,9 +26,8 @@ NOT_YET = tr("Its prompt is still computed: nothing was attended to yet.")
 
 class Focus(NamedTuple):
     """One token of a sample: what its layers and heads gave each token before it, `[layers, heads, context]`, which of
-    these were `forgotten`, and
-    `lines`, which finds those of the last tokens up to it, so many at most: their places, and what they gave, `[tokens,
-    context]`. `heads`: how many the model has."""
+    these were `forgotten`, and `lines`, which finds those of the last tokens up to it, so many at most: their places,
+    and what they gave, `[tokens, context]`. `heads`: how many the model has."""
 
     sample: Watched
     token: int

@@ -67,6 +67,7 @@ class Intake:
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
+        self._window = KvWindow.of(config)
         self._detokenizers, self._whole = model.detokenizers, model.group is None
         self.encode = PromptEncoder(model.tokenizer, model.card)
         self._grammars = grammars
@@ -175,8 +176,7 @@ class Intake:
         limit = min(params.max_tokens, context - length) if context else params.max_tokens
         pool = self._pool
         keeps = self._config.mode != "recompute"
-        window = KvWindow.of(self._config)
-        tokens = length + limit - 1
+        tokens, window = length + limit - 1, self._window
         most = blocks_for(tokens, pool.block_size) if window is None else window.most(length, tokens)
         if keeps and most > pool.total:
             raise InvalidInput(
