@@ -22,6 +22,7 @@ from engine.config.specs import (
     PREEMPTIONS,
     SOLITARY_MODES,
     SPECULATIONS,
+    TARGET_MODES,
     EngineConfig,
     InvalidInput,
     ModelSpec,
@@ -74,6 +75,7 @@ class _Key:
 
 _CONFIG_KEYS = {
     "budget": _Key("token_budget", int, "a whole number of tokens", SHARED_BUDGET_MODES, "budget {}"),
+    "itl": _Key("target_itl", _number, "a number of seconds", TARGET_MODES, "ITL \N{LESS-THAN OR EQUAL TO} {:g} s"),
     "join": _Key("join_every", int, "a whole number of steps", JOINING_MODES, "joins every {}"),
     "wait": _Key("longest_wait", _number, "a number of seconds", ("dynamic",), "waits {:g} s"),
     "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES, "delivers whole"),

@@ -3,7 +3,7 @@
 from engine.config.adapters import adapter_name, adapter_source
 from engine.config.checks import check, known_keys, number, one_of, text, whole
 from engine.config.files import read_file
-from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
+from engine.config.live_budget import SHARED_BUDGET_MODES, BudgetChanges, LiveBudget
 from engine.config.parallel import BACKENDS, MOST_RANKS, Parallel, check_dividing, dividing
 from engine.config.schemes import OF_LAYERS, SCHEMES, STORED, Quantization, missing, quantized_bytes
 from engine.config.specs import (
@@ -20,6 +20,7 @@ from engine.config.specs import (
     QUANTIZATIONS,
     SOLITARY_MODES,
     SPECULATIONS,
+    TARGET_MODES,
     EngineConfig,
     InvalidInput,
     ModelSpec,

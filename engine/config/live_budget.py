@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from engine.config.checks import check, number, whole
-from engine.config.specs import PAGED_MODES, SOLITARY_MODES, EngineConfig
+from engine.config.specs import PAGED_MODES, SOLITARY_MODES, TARGET_MODES, TARGET_RULE, EngineConfig
 
 SHARED_BUDGET_MODES = ("continuous-padded", *PAGED_MODES)  # where a step's tokens can be chosen
+
+
+class BudgetChanges(TypedDict, total=False):
+    """Values of a LiveBudget; None, as what is left out, leaves one as it is."""
+
+    token_budget: int | None
+    max_running: int | None
+    prefill_share: float | None
+    target_itl: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,51 +25,43 @@ class LiveBudget:
     """How much a step may compute now, within what was prepared at load.
 
     `token_budget` and `max_running` mean what they mean in the config, which is the most of either. `prefill_share` is
-    the share of the token budget, above 0 and at most 1, that prompts may have of a step.
+    the share of the token budget, above 0 and at most 1, that prompts may have of a step. `target_itl` is what the
+    config's means, any number of seconds, and 0 for none.
     """
 
     token_budget: int
     max_running: int
     prefill_share: float = 1.0
+    target_itl: float = 0.0
 
     @classmethod
     def of(cls, config: EngineConfig) -> LiveBudget:
         """All that the config allows."""
-        return cls(config.token_budget, config.max_running)
+        return cls(config.token_budget, config.max_running, target_itl=config.target_itl or 0.0)
 
     @property
     def prompt_tokens(self) -> int:
         """The most tokens of prompts in a step: at least one, so that no prompt waits for ever."""
         return max(1, int(self.prefill_share * self.token_budget))
 
-    def changed(
-        self,
-        config: EngineConfig,
-        *,
-        token_budget: int | None = None,
-        max_running: int | None = None,
-        prefill_share: float | None = None,
-    ) -> LiveBudget:
-        """With what is given in place of what is in force; None leaves a value as it is. Raises InvalidInput for more
-        than the config has, and for what its mode has no use for."""
-        mode = config.mode
+    def changed(self, config: EngineConfig, **changes: Unpack[BudgetChanges]) -> LiveBudget:
+        """With what is given in place of what is in force. Raises InvalidInput for more than the config has, and for
+        what its mode has no use for."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        new, mode = replace(self, **given), config.mode  # type: ignore[arg-type]
         tokens = f"mode {mode!r} computes prompts whole; use one of {', '.join(SHARED_BUDGET_MODES)}"
-        check(token_budget is None or mode in SHARED_BUDGET_MODES, "token_budget", token_budget, tokens)
-        check(prefill_share is None or mode in SHARED_BUDGET_MODES, "prefill_share", prefill_share, tokens)
+        for name in ("token_budget", "prefill_share"):
+            check(name not in given or mode in SHARED_BUDGET_MODES, name, given.get(name), tokens)
         alone = f"mode {mode!r} runs one request at a time"
-        check(max_running is None or mode not in SOLITARY_MODES, "max_running", max_running, alone)
-        if token_budget is not None:
-            _within("token_budget", token_budget, config.token_budget)
-        if max_running is not None:
-            _within("max_running", max_running, config.max_running)
-        if prefill_share is not None:
-            rule = "must be above 0 and at most 1 (all of the token budget)"
-            check(number("prefill_share", prefill_share, 0.0, 1.0, rule) > 0, "prefill_share", prefill_share, rule)
-        new = LiveBudget(
-            self.token_budget if token_budget is None else token_budget,
-            self.max_running if max_running is None else max_running,
-            self.prefill_share if prefill_share is None else float(prefill_share),
-        )
+        check("max_running" not in given or mode not in SOLITARY_MODES, "max_running", new.max_running, alone)
+        for name in ("token_budget", "max_running"):
+            if name in given:
+                _within(name, getattr(new, name), getattr(config, name))
+        rule = "must be above 0 and at most 1 (all of the token budget)"
+        check(number("prefill_share", new.prefill_share, 0.0, 1.0, rule) > 0, "prefill_share", new.prefill_share, rule)
+        number("target_itl", new.target_itl, 0.0, 3600.0, "must be a number of seconds, 0 for none")
+        whole = TARGET_RULE.format(mode=mode)
+        check(not new.target_itl or mode in TARGET_MODES, "target_itl", new.target_itl, whole)
         fits = mode not in SHARED_BUDGET_MODES or new.token_budget >= new.max_running
         least = f"must be at least max_running ({new.max_running}): lower that with it"
         check(fits, "token_budget", new.token_budget, least)

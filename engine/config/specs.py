@@ -49,6 +49,8 @@ AUTO_SPECULATED = 7  # drafted tokens of a row at most: with its own as many as 
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 KV_DTYPES = ("auto", "int8", "fp8")
+TARGET_MODES = ("chunked",)  # where steps of answers take in as much of prompts as there is time for
+TARGET_RULE = "mode {mode!r} computes whole prompts before answers go on; use chunked, or leave it out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,10 @@ class EngineConfig:
     back when a prompt begins with what they hold. `swap_memory` is how many bytes of host memory there are for both
     (None: enough for all that could run, and four times the pool, within a quarter of what is free, on a GPU 4 GiB).
 
+    `target_itl` (mode "chunked"), seconds, is how long the gap between an answer's tokens may be in 19 of 20 cases: a
+    step takes as many tokens of prompts as leave it that short, by what the steps before took, and who would make it
+    longer waits. None: as many as the budget allows.
+
     `kv_window` (paged modes) forgets: a prompt is read whole, but of an answer that goes on only the last `kv_window`
     tokens and the first `kv_sinks` of all stay in the cache, by whole blocks. None keeps all.
 
@@ -165,6 +171,7 @@ class EngineConfig:
     offload_prefixes: bool = False
     kv_window: int | None = None
     kv_sinks: int = 4
+    target_itl: float | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -210,6 +217,7 @@ class EngineConfig:
         colocated = self.mode in COLOCATED_MODES
         check(colocated or not self.offload_prefixes, "offload_prefixes", self.offload_prefixes, copies)
         self._check_window()
+        self._check_target()
         if self.swap_memory is not None:
             whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
             nothing = "preemption by recompute copies nothing; use swap or auto, or offload_prefixes"
@@ -224,6 +232,13 @@ class EngineConfig:
         check(self.paged, "kv_window", self.kv_window, blocks)
         drafts = "a draft model reads all that was said, of which the cache forgets a part; use ngram, or None"
         check(self.speculation != "draft", "kv_window", self.kv_window, drafts)
+
+    def _check_target(self) -> None:
+        if self.target_itl is None:
+            return
+        rule = "must be a number of seconds above 0 (0.02 for 20 ms), at most 3600, or None"
+        check(number("target_itl", self.target_itl, 0.0, 3600.0, rule) > 0, "target_itl", self.target_itl, rule)
+        check(self.mode in TARGET_MODES, "target_itl", self.target_itl, TARGET_RULE.format(mode=self.mode))
 
     @property
     def sink_tokens(self) -> int:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
+from typing import Unpack
 
 import torch
 
 from engine.config.checks import whole
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.config.submission import Prompt, Submission
 from engine.core.face import EngineFace
@@ -108,11 +109,9 @@ class Engine(EngineFace):
 
         self._inbox.post(do)
 
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
         self._check_open()
-        return self._steer(token_budget, max_running, prefill_share)
+        return self._steer(**changes)
 
     def begin(self, config: EngineConfig) -> Trace:
         self._check_open()
@@ -328,6 +327,7 @@ class Engine(EngineFace):
             committed = self.beside.join(launched, committed)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
+        self.scheduler.timed(launched.plan, launched.started, ended)
         times = launched.started - self._origin, ended - self._origin
         noted = NotedStep(launched.step, *times, launched, committed, self.scheduler, self._piece)
         self._tell_soon(noted.record)

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Self, Unpack
 
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.config.submission import Prompt, Submission
 from engine.core.run import Run
@@ -47,13 +47,10 @@ class EngineFace(ABC):
         counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's."""
 
     @abstractmethod
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
-        """Sets what a step may compute from the next one on, until another trace begins; None leaves a value as it is.
-        Where more run than may, those admitted last are preempted (paged modes; by priority those of the highest
-        numbers), or nobody joins until fewer do. Returns what is in force then. Raises InvalidInput for more than the
-        config has. Never waits for a step."""
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
+        """Sets what a step may compute from the next one on, until another trace begins. Where more run than may, those
+        admitted last are preempted (paged modes; by priority those of the highest numbers), or nobody joins until fewer
+        do. Returns what is in force then. Raises InvalidInput for more than the config has. Never waits for a step."""
 
     @abstractmethod
     def begin(self, config: EngineConfig) -> Trace:

@@ -3,9 +3,11 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import astuple
 from functools import partial
+from typing import Unpack
 
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.specs import EngineConfig
 from engine.core.inbox import Ask
 from engine.scheduler.scheduler import Scheduler
@@ -24,12 +26,10 @@ class Steering:
         self._config, self._trace, self._origin = config, trace, origin
         self._scheduler, self._post, self._lock = scheduler, post, threading.Lock()
 
-    def __call__(self, token_budget: int | None, max_running: int | None, prefill_share: float | None) -> LiveBudget:
+    def __call__(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
         """Returns what is in force from the next step on. Raises InvalidInput."""
         with self._lock:
-            budget = self.budget.changed(
-                self._config, token_budget=token_budget, max_running=max_running, prefill_share=prefill_share
-            )
+            budget = self.budget.changed(self._config, **changes)
             if budget != self.budget:
                 self.budget = budget
                 self._post(partial(self._apply, budget))
@@ -39,4 +39,4 @@ class Steering:
         if not self._trace.complete:  # else another began since
             self._scheduler.steer(budget)
             now = time.perf_counter() - self._origin
-            self._trace.append(Steered(now, budget.token_budget, budget.max_running, budget.prefill_share))
+            self._trace.append(Steered(now, *astuple(budget)))

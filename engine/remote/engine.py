@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from itertools import count
-from typing import Any
+from typing import Any, Unpack
 
 from engine.config.checks import InvalidInput, whole
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig
 from engine.config.submission import Prompt, Submission
@@ -102,12 +102,9 @@ class RemoteEngine(EngineFace):
             with contextlib.suppress(ConnectionLost):  # they go on, and can be stopped when it is there again
                 self._link.say({"do": "cancel", "requests": ids})
 
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
         self._controls()
-        given = {"token_budget": token_budget, "max_running": max_running, "prefill_share": prefill_share}
-        budget: LiveBudget = self._call("steer", **plain("budget", given))
+        budget: LiveBudget = self._call("steer", **plain("budget", dict(changes)))
         self._budget = budget
         return budget
 
@@ -255,7 +252,8 @@ class RemoteEngine(EngineFace):
             case Header():
                 self.config, self.card, self._budget = record.config, record.model, LiveBudget.of(record.config)
             case Steered():
-                self._budget = LiveBudget(record.token_budget, record.max_running, record.prefill_share)
+                budget = record.token_budget, record.max_running, record.prefill_share, record.target_itl
+                self._budget = LiveBudget(*budget)
             case _:
                 pass
 

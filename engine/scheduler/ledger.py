@@ -43,6 +43,7 @@ class Ledger:
         self.more = False
         self.yields = False  # nobody makes way while the one who should is away: nothing is sent before he has
         self.limits = Limits(budget)
+        self.limits.steer(budget)
         self.host, self.swapping, self.offloading, self.window = host, swapping, offloading, window
         self.changes = Changes()
         self.copies: list[tuple[int, int]] = []  # pairs of blocks (from, to) to copy before the next step

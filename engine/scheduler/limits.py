@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from engine.config.live_budget import LiveBudget
+from engine.scheduler.pace import Pace
 
 SMALLEST = 16  # prompt tokens: below, a step is hardly smaller
 PATIENCE, MOST_PATIENCE = 32, 1 << 14  # steps that must go well before a limit is doubled
@@ -10,12 +11,13 @@ PATIENCE, MOST_PATIENCE = 32, 1 << 14  # steps that must go well before a limit 
 
 @dataclass(slots=True)
 class Limits:
-    """`budget` is what is set: all that the config has, or less. `prompts`: tokens of prompts that a step may compute;
-    `rows`: requests that may run at once; None: what the budget allows. Each step that runs out of memory halves one of
-    them. After `patience` steps that went well both are doubled, which takes twice as long each time that it was too
-    much."""
+    """`budget` is what is set: all that the config has, or less. `pace` is what it leaves of that for a target between
+    tokens, where one is set. `prompts`: tokens of prompts that a step may compute; `rows`: requests that may run at
+    once; None: what the budget allows. Each step that runs out of memory halves one of them. After `patience` steps
+    that went well both are doubled, which takes twice as long each time that it was too much."""
 
     budget: LiveBudget
+    pace: Pace | None = None
     prompts: int | None = None
     rows: int | None = None
     patience: int = PATIENCE
@@ -30,7 +32,23 @@ class Limits:
     def of_prompts(self, decodes: int = 0) -> int:
         """How many tokens of prompts a step may compute beside so many decodes."""
         most = min(self.budget.token_budget - decodes, self.budget.prompt_tokens)
+        if self.pace is not None and decodes:
+            most = min(most, self.pace.prompts(decodes))
         return max(0, most if self.prompts is None else min(most, self.prompts))
+
+    def joins(self, running: int, more: int) -> bool:
+        """Whether so many more may run beside so many, as far as the pace goes."""
+        return self.pace is None or self.pace.joins(running, more)
+
+    def steer(self, budget: LiveBudget) -> None:
+        """Sets another budget. What was learned of the steps is kept."""
+        self.budget = budget
+        if not budget.target_itl:
+            self.pace = None
+        elif self.pace is None:
+            self.pace = Pace(budget.target_itl)
+        else:
+            self.pace.target = budget.target_itl
 
     def halve(self, prompts: int, rows: int) -> bool:
         """After a step of so many prompt tokens in so many rows failed: False where it could not be smaller."""

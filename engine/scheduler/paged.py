@@ -195,6 +195,8 @@ class PagedLayout:
         ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
         if not ledger.slots_free(len(head.together)):
             return Refusal.NO_SLOT
+        if not ledger.limits.joins(len(ledger.running), len(head.together)):
+            return Refusal.PACE
         if head.beam is not None:
             return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
         sibling = self._sibling(head)

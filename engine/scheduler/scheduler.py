@@ -126,7 +126,7 @@ class Scheduler:
 
     def steer(self, budget: LiveBudget) -> None:
         """Plans within this budget from now on."""
-        self.ledger.limits.budget = budget
+        self.ledger.limits.steer(budget)
 
     def patience(self, now: float) -> float | None:
         """Seconds after which the passing of time alone may allow a step; None when it cannot."""
@@ -150,6 +150,12 @@ class Scheduler:
         self._dissolve()
         self.ledger.limits.went_well(self.config.token_budget, self.config.slots)
         return committed
+
+    def timed(self, plan: StepPlan, started: float, ended: float) -> None:
+        """A step that was committed took this long; seconds of one clock."""
+        if (pace := self.ledger.limits.pace) is not None:
+            prompts = sum(row.count for row in plan.rows if row.kind is Kind.PREFILL)
+            pace.learn(sum(row.count for row in plan.rows) - prompts, prompts, started, ended)
 
     def retract(self, plan: StepPlan) -> None:
         """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait

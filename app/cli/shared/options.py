@@ -162,6 +162,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     held = f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done"
     anew = "paged modes: compute decode steps kernel by kernel instead of replaying captured ones"
     mixed = "paged modes: replay decode steps alone, and none with prompts"
+    gaps = "19 of 20 gaps between an answer's tokens are no longer; what else a step computes is chosen for that"
     mode = f"one of {', '.join(MODES)} (default: {default.mode})"
     order = f"who of those that wait is next: {', '.join(f'{name} ({words})' for name, words in ADMISSIONS.items())}"
     running = f"requests that run at once (default: {default.max_running})"
@@ -169,6 +170,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--mode", default=default.mode, help=mode)
     to.add_argument("--max-running", type=int, default=default.max_running, metavar="N", help=running)
     to.add_argument("--token-budget", type=int, metavar="N", help="most tokens a step computes (default: 2048)")
+    to.add_argument("--target-itl", type=float, metavar="SECONDS", help=f"chunked: {gaps} (default: none)")
     to.add_argument("--join-every", type=int, default=default.join_every, metavar="STEPS", help=every)
     to.add_argument("--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS", help=wait)
     to.add_argument("--delivery", default=default.delivery, metavar="HOW", help=held)

@@ -22,8 +22,8 @@ from app.ui.tables.view import Cells, TableView
 from engine.compare import Comparison, MeasureRow
 
 FEW = """
-    output_throughput goodput cost ttft.p95 ttfo.p95 itl.p99 e2e.p50 longest_stall wasted_row_share padding_share
-    kv.waste reused_tokens
+    output_throughput goodput cost ttft.p95 ttfo.p95 itl.p99 gaps_within e2e.p50 longest_stall wasted_row_share
+    padding_share kv.waste reused_tokens
 """.split()
 OF_PRIORITY = "ttft.p50."
 LINE = 22

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.inside.columns import Columns, Numbers, whole
 from app.language import tr
+from app.words import duration
 from engine.trace import Array, Ended, FinishReason, Kind, Steered, Step, Submitted, SwapEvent
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
@@ -190,15 +191,7 @@ class TimelineMarks:
     @property
     def budgets(self) -> list[str]:
         """Those that a person set, in words."""
-        return [
-            tr(
-                "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
-                tokens=record.token_budget,
-                share=record.prefill_share,
-                running=record.max_running,
-            )
-            for record in self._budgets
-        ]
+        return [_budget_words(record) for record in self._budgets]
 
     @property
     def median(self) -> float:
@@ -298,3 +291,15 @@ class TimelineMarks:
 def _keys(request: Array, branch: Array) -> Array:
     """One number for each request's sample."""
     return np.asarray(request.astype(np.int64) << BRANCH_BITS | branch.astype(np.int64))
+
+
+def _budget_words(record: Steered) -> str:
+    words = tr(
+        "{tokens:,} tokens a step, {share:.0%} of it for prompts, {running:,} may run",
+        tokens=record.token_budget,
+        share=record.prefill_share,
+        running=record.max_running,
+    )
+    if not record.target_itl:
+        return words
+    return tr("{budget}, gaps within {target}", budget=words, target=duration(record.target_itl))

@@ -14,13 +14,18 @@ from app.ui.labels import Heading, Note, Row
 from app.ui.layout.boxes import named
 from app.ui.sheets.popover import Popover
 from engine import EngineConfig
-from engine.config import SHARED_BUDGET_MODES, SOLITARY_MODES, LiveBudget
+from engine.config import SHARED_BUDGET_MODES, SOLITARY_MODES, TARGET_MODES, LiveBudget
 
+MS = 1000.0
+MOST_TARGET = 0.1  # seconds that the slider goes up to at least
 SETTLES_MS = 120  # after the last move of a slider
 TITLE = tr("Live budget")
 BUDGET = tr("How many tokens one step may compute, up to what the engine was prepared for")
 SHARE = tr("How much of a step's tokens may be of prompts; the less, the steadier the running answers come")
 RUNNING = tr("How many requests may run: where more do, those that came last make way and go on later")
+TARGET = tr(
+    "How long gaps between tokens may be in 19 of 20 cases, in ms: steps take in as much as that allows; 0: any"
+)
 PADDED = tr("How many requests may run: where more do, nobody joins until fewer run")
 SETS = tr("Token budget, prompts' share and running limit of the next step")
 ALONE = tr("This mode runs one request at a time: there is nothing to set.")
@@ -42,7 +47,7 @@ class LiveBudgetSheet(Popover):
         self._settles.timeout.connect(self._steer)
         self.column.addWidget(Heading(TITLE))
         for name, text, tip, low, high, step in self._values(config):
-            slider = SliderValue(f"live_{name}", text, low, high, getattr(self.budget, name), step=step)
+            slider = SliderValue(f"live_{name}", text, low, high, self._shown(name), step=step)
             self.sliders[name] = slider
             slider.value_changed.connect(partial(self._on_moved, name))
             self.column.addWidget(Row(text, slider, tip))
@@ -57,12 +62,24 @@ class LiveBudgetSheet(Popover):
         if mode in SHARED_BUDGET_MODES:
             found.append(("token_budget", tr("Budget"), BUDGET, 1, config.token_budget, 1))
             found.append(("prefill_share", tr("Prompts"), SHARE, 0.01, 1.0, 0.01))
+        if mode in TARGET_MODES:
+            most = max(MOST_TARGET, 4 * (config.target_itl or 0.0))
+            found.append(("target_itl", tr("Target ITL"), TARGET, 0.0, MS * most, 0.5))
         if mode not in SOLITARY_MODES:
             found.append(("max_running", tr("Running"), RUNNING if config.paged else PADDED, 1, config.max_running, 1))
         return [value for value in found if value[3] < value[4]]
 
+    def _shown(self, name: str) -> float:
+        """A value in the slider's unit."""
+        value: float = getattr(self.budget, name)
+        return MS * value if name == "target_itl" else value
+
     def _on_moved(self, name: str, value: float) -> None:
-        given: Any = {name: value if name == "prefill_share" else round(value)}
+        given: Any = {name: round(value)}
+        if name == "prefill_share":
+            given = {name: value}
+        elif name == "target_itl":
+            given = {name: round(value / MS, 6)}
         changed = replace(self.budget, **given)
         if self._config.mode in SHARED_BUDGET_MODES and changed.token_budget < changed.max_running:
             other = "max_running" if name == "token_budget" else "token_budget"  # a row is a token at least
@@ -75,7 +92,7 @@ class LiveBudgetSheet(Popover):
 
     def _tell(self) -> None:
         for name, slider in self.sliders.items():
-            slider.set_value(getattr(self.budget, name))
+            slider.set_value(self._shown(name))
         self.restore.setEnabled(self.budget != LiveBudget.of(self._config))
 
     def _on_restore(self) -> None:

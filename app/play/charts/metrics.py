@@ -94,7 +94,7 @@ class Throughput(Metric):
 
 
 class Latency(Metric):
-    """A median line with the band up to p95; p99 is in the tooltip."""
+    """A median line with the band up to p95, and a second one where a target is set; p99 is in the tooltip."""
 
     def source(self, series: ChartSeries) -> Percentiles:
         return series.ttft if self.name == "ttft" else series.itl
@@ -102,7 +102,11 @@ class Latency(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
         source = self.source(series)
         source.settle(series.now)
-        return Drawing([(source[0], source[0])], (source[0], source[1]))
+        lines = [(source[0], source[0])]
+        if self.name == "itl" and series.target.count:
+            series.target.add(series.now, series.target.last)
+            lines.append((series.target[0], series.target[1]))
+        return Drawing(lines, (source[0], source[1]))
 
     def _last(self, series: ChartSeries, place: int) -> int:
         """The latest bin with a value, not after `place`; -1 when there is none."""
@@ -123,7 +127,10 @@ class Latency(Metric):
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         spread = run.ttft if self.name == "ttft" else run.itl
         text, _, unit = duration(spread.p50).partition(" ")
-        return (f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}", (text, unit)) if spread.p99 else None
+        title = f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}"
+        if self.name == "itl" and run.gaps_within is not None:
+            title = tr("{title} · {percent:.0f} % within the target", title=title, percent=100 * run.gaps_within)
+        return (title, (text, unit)) if spread.p99 else None
 
     def short(self, title: str) -> str:
         """Without the spread at its end."""

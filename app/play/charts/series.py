@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from engine.trace import Array, Ended, Header, Record, Step, Submitted, TallyIndex, Telemetry
+from engine.trace import Array, Ended, Header, Record, Steered, Step, Submitted, TallyIndex, Telemetry
 
 BIN = 0.25
 RATE_SPAN = 1.0
@@ -115,6 +115,7 @@ class ChartSeries:
         self.ttft, self.itl = Percentiles(TTFT_SPAN), Percentiles(ITL_SPAN)
         self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
         self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
+        self.target = Extremes()  # seconds that are set for ITL; NaN where none are
         self.tally = TallyIndex()
         self._held = array("d"), array("q")  # when each step ended, and the blocks in use then
         self.telemetry: Telemetry | None = None
@@ -139,6 +140,9 @@ class ChartSeries:
                     self._telemetry(record)
                 case Header():
                     self.blocks, self.cores = record.blocks, record.machine.cores
+                    self.target.add(0.0, record.config.target_itl or np.nan)
+                case Steered():
+                    self.target.add(record.time, record.target_itl or np.nan)
 
     def used_at(self, time: float) -> int | None:
         """Blocks in use after the latest step that had ended by then; None before the first."""

@@ -46,6 +46,7 @@ def batching_facts(header: Header) -> list[Fact]:
     idle |= set() if config.draft else {"draft"}  # the model's own
     idle |= set() if header.model.adapters else {"mixed_adapters"}
     idle |= set() if config.prefix_caching else {"offload_prefixes"}
+    idle |= set() if config.target_itl else {"target_itl"}
     idle |= set() if config.kv_window else {"kv_window", "kv_sinks"}
     told = [each for each in fields if each.counts(config.mode) and each.name not in idle]
     facts = [(each.name, each.text, _said(each, getattr(config, each.name))) for each in told]

@@ -133,7 +133,7 @@ class Host:
                         self._send("submitted", call, self._last, [p.ticket for p in prepared])
                         engine.enqueue(prepared, more)
                     elif verb == "steer":
-                        self._send("told", call, engine.steer(*argument))
+                        self._send("told", call, engine.steer(**argument))
                     elif verb in ("encode", "decode", "pieces"):
                         self._send("told", call, getattr(engine, verb)(argument))
                     elif verb == "begin":

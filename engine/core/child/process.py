@@ -19,10 +19,10 @@ from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Unpack
 
 from engine.config.checks import whole
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.config.submission import Prompt, Submission
@@ -123,11 +123,8 @@ class EngineProcess(EngineFace):
             return  # another began since
         self._send("cancel", None if requests is None else [whole("request", i, 0) for i in requests], session)
 
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
-        given = plain("budget", (token_budget, max_running, prefill_share))
-        self._budget = self._call("steer", given)
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
+        self._budget = self._call("steer", plain("budget", dict(changes)))
         return self._budget
 
     def begin(self, config: EngineConfig) -> Trace:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import numpy as np
 
@@ -52,8 +53,7 @@ class RunEvents:
             case Telemetry():
                 self._telemetry(record)
             case Steered():
-                budget = {"token_budget": record.token_budget, "max_running": record.max_running}
-                budget |= {"prefill_share": record.prefill_share}  # type: ignore[dict-item]
+                budget = {name: value for name, value in asdict(record).items() if name != "time"}
                 self._file.instant(self._pid, "the budget was moved", self._at(record.time), budget)
             case Notice():
                 self._file.instant(self._pid, record.level, self._at(record.time), {"text": record.text})

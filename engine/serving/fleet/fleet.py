@@ -8,10 +8,10 @@ followed. Streams, metrics and whoever reads the trace know nothing of it.
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from engine.config.checks import check, shown, whole
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput
 from engine.config.submission import Prompt, Submission
@@ -118,9 +118,7 @@ class Fleet(EngineFace):
         for flight in flights:
             traffic.cancel(flight)
 
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
         raise InvalidInput("a fleet's budget stays as it was loaded; steer an engine by itself")
 
     def begin(self, config: EngineConfig) -> Trace:

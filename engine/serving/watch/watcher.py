@@ -5,11 +5,13 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from engine.config.checks import InvalidInput, number, whole
+from engine.config.checks import InvalidInput, whole
+from engine.config.live_budget import BudgetChanges
 from engine.remote.asks import heard, token_ids
 from engine.remote.frames import STATE, pack
 from engine.serving.errors import ApiError
@@ -197,14 +199,10 @@ class Watcher:
 
     async def _steer(self, asked: Json) -> Json:
         self._controls()
-        given: Json = {}
-        for name in ("token_budget", "max_running"):
-            if asked.get(name) is not None:
-                given[name] = whole(name, asked[name])
-        if (share := asked.get("prefill_share")) is not None:
-            given["prefill_share"] = number("prefill_share", share, 0.0, 1.0, "must be above 0 and at most 1")
-        budget = await self._service.ask(lambda: self._service.engine.steer(**given))
-        return {name: getattr(budget, name) for name in ("token_budget", "max_running", "prefill_share")}
+        given: Json = {name: asked[name] for name in BudgetChanges.__annotations__ if asked.get(name) is not None}
+        for name in {"token_budget", "max_running"} & given.keys():
+            whole(name, given[name])
+        return asdict(await self._service.ask(lambda: self._service.engine.steer(**given)))
 
     async def _read(self, verb: str, asked: Json) -> Any:
         engine, given = self._service.engine, asked.get("given")

@@ -75,6 +75,7 @@ ttft.* | TTFT | s | lower | f − s, over requests
 ttfo.* | TTFO | s | lower | first token of the answer, behind the thoughts of a model that thinks − s, over requests
 tpot.* | TPOT | s | lower | (l − f) / (n − 1), over requests with n ≥ 2
 itl.* | ITL | s | lower | the gaps between consecutive emissions (tokens of one step are one), over all gaps
+gaps_within | gaps within the target | % | higher | gaps no longer than target_itl / all gaps
 e2e.* | E2E latency | s | lower | l − s, over requests
 longest_stall | longest stall | s | lower | the largest gap between consecutive emissions of one request
 average_latency | average latency | s | lower | batch × D / Σ n, batch = min(slots, samples): of one full batch, \

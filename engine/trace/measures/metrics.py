@@ -72,10 +72,10 @@ class Metrics:
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
     waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate`,
     `accepted_length` and `draft_speedup` are None. `activated_experts` is None where no step told of any,
-    `expert_imbalance` where no ranks share experts out, `ttfo` and `thought_share` where nobody thinks. `classes` are
-    the requests by their priority, where these differ. `goodput` and `met` (requests) are None without an SLO, `cost`
-    without the `price` of an hour, `kv` where no KV was held. `outside`: a server's, of which clients see what requests
-    did; everything else is not known, and 0.
+    `expert_imbalance` where no ranks share experts out, `ttfo` and `thought_share` where nobody thinks,
+    `gaps_within` where there is no target. `classes` are the requests by their priority, where these differ. `goodput`
+    and `met` (requests) are None without an SLO, `cost` without the `price` of an hour, `kv` where no KV was held.
+    `outside`: a server's, of which clients see what requests did; everything else is not known, and 0.
     """
 
     requests: int
@@ -122,6 +122,7 @@ class Metrics:
     draft_speedup: float | None = None
     activated_experts: float | None = None
     expert_imbalance: float | None = None
+    gaps_within: float | None = None
     ttfo: Spread | None = None
     thought_share: float | None = None
     outside: bool = False
@@ -260,6 +261,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0, price: float =
         accepted_length=1 + accepted / drafts if drafts else None,
         draft_speedup=draft_speedup(steps) if drafts else None,
         activated_experts=_activated_experts(steps),
+        gaps_within=_gaps_within(header, times.gap),
         expert_imbalance=_expert_imbalance(header, steps),
         outside=header is not None and bool(header.outside),
         classes=priority_classes(log.submitted, times.request, times.ttft, times.e2e),
@@ -279,6 +281,13 @@ def _expert_imbalance(header: Header | None, steps: Sequence[Step]) -> float | N
     shape = -1, header.model.experts
     found = [imbalance(rank_loads(header, s.expert.reshape(shape))) for s in steps if s.expert.any()]
     return float(np.mean(found)) if found else None
+
+
+def _gaps_within(header: Header | None, gaps: Array) -> float | None:
+    """Of the target that the run began with."""
+    if header is None or header.config.target_itl is None or not len(gaps):
+        return None
+    return float((gaps <= header.config.target_itl).mean())
 
 
 class _Log:

@@ -118,7 +118,8 @@ class RecordCheck:
                 _ascends("text_end", record.text_end, len(record.text) + 1)
             case Steered():
                 least = min(record.token_budget, record.max_running)
-                _expect(0 < record.prefill_share <= 1 <= least, "a budget of that size")
+                known = 0 <= record.target_itl < math.inf
+                _expect(known and 0 < record.prefill_share <= 1 <= least, "a budget of that size")
             case _:
                 pass
 

@@ -39,3 +39,4 @@ class Steered:
     token_budget: int
     max_running: int
     prefill_share: float
+    target_itl: float = 0.0

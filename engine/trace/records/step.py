@@ -31,6 +31,7 @@ class Refusal(StrEnum):
     BATCH_RUNS = "the batch is not over"
     PROMPT_RUNS = "its prompt is still computed"
     OTHER_ADAPTER = "requests of another adapter run"
+    PACE = "gaps would be longer than the target"
 
 
 class BlockEvent(IntEnum):

@@ -6,7 +6,7 @@ early, a position computed twice or never, or a token fed to the wrong row gives
 
 import sys
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,6 +136,9 @@ class Simulation:
     texts: dict[Branch, str] = field(default_factory=dict)
     told: ToldBlocks = field(default_factory=ToldBlocks)
     scored: Counter[tuple[int, int]] = field(default_factory=Counter)  # how often each prompt's positions were told of
+    seconds: Callable[[int], float] = lambda tokens: 0.001 + 0.0001 * tokens  # that a step of so many tokens takes
+    clock: float = 0.0
+    emitted: dict[Branch, list[float]] = field(default_factory=dict)  # when, by the clock
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
@@ -334,8 +337,12 @@ class Simulation:
             scores.tell(positions, np.zeros(len(positions)), nothing, nothing)
             self.scored.update((row.branch.request.id, at) for at in range(before - 1, scores.known - 1))
         committed = self.scheduler.commit(plan, sampled)
+        began, self.clock = self.clock, self.clock + self.seconds(sum(row.count for row in plan.rows))
+        self.scheduler.timed(plan, began, self.clock)
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)
+            if outcome.emitted:
+                self.emitted.setdefault(row.branch, []).append(self.clock)
         self._record(plan, committed)
 
     def _lose(self, plan: StepPlan) -> None:

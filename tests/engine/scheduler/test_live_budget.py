@@ -14,7 +14,8 @@ from tests.engine.scheduler.simulated_device import Simulation, alone
 def budgets(config: EngineConfig) -> st.SearchStrategy[LiveBudget]:
     rows = st.integers(1, config.max_running)
     most = st.integers(config.max_running, config.token_budget)
-    return st.builds(LiveBudget, most, rows, st.floats(0.01, 1.0))
+    target = st.sampled_from([0.0, 0.002]) if config.mode == "chunked" else st.just(0.0)
+    return st.builds(LiveBudget, most, rows, st.floats(0.01, 1.0), target)
 
 
 @settings(max_examples=150)

@@ -77,6 +77,7 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
         admission=draw(st.sampled_from([one for one in ADMISSIONS if caching or one != "lpm"])),
         **drafts,
         **(draw(windows) if paged else {}),
+        target_itl=draw(st.sampled_from([None, 0.001, 0.003])) if mode == "chunked" else None,
     )
     room = blocks * block_size
     # Few different tokens, so that prompts begin alike.

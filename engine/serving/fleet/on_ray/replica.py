@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
-from engine.config.live_budget import LiveBudget
+from engine.config.live_budget import BudgetChanges, LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.config.submission import Prompt, Submission
 from engine.core.child.process import EngineDied
@@ -78,9 +78,7 @@ class RayReplica(EngineFace):
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         return list(self._ask("pieces", list(tokens)))
 
-    def steer(
-        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
-    ) -> LiveBudget:
+    def steer(self, **changes: Unpack[BudgetChanges]) -> LiveBudget:
         raise InvalidInput("a replica's budget stays as it was loaded")
 
     def begin(self, config: EngineConfig) -> Trace:

@@ -1,5 +1,7 @@
 """The sliders of the live budget: they act on the engine that runs, and keep to what goes together."""
 
+from dataclasses import astuple
+
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -29,23 +31,24 @@ def opened(qtbot: QtBot, button: LiveBudgetButton, session: Session, config: Eng
 
 def test_what_is_slid_holds_for_the_requests_that_run(qtbot: QtBot, button: LiveBudgetButton, shared: Session) -> None:
     sheet = opened(qtbot, button, shared, EngineConfig("chunked", max_running=8, token_budget=256))
-    assert set(sheet.sliders) == {"token_budget", "prefill_share", "max_running"}
+    assert set(sheet.sliders) == {"token_budget", "prefill_share", "target_itl", "max_running"}
     assert not sheet.restore.isEnabled()
     params = SamplingParams(max_tokens=300, temperature=0, ignore_eos=True)
     sent = shared.send([Submission("A story", params) for _ in range(6)])
     qtbot.waitUntil(sent.done)
     sheet.sliders["max_running"].set_value(2)
     sheet.sliders["prefill_share"].set_value(0.25)
+    sheet.sliders["target_itl"].set_value(12.5)
     trace = shared.trace
     assert trace is not None
     qtbot.waitUntil(lambda: any(isinstance(record, Steered) for record in trace.records))
     told = [record for record in trace.records if isinstance(record, Steered)]
-    assert [(r.token_budget, r.max_running, r.prefill_share) for r in told] == [(256, 2, 0.25)], "both in one"
-    assert shared.steering.budget == LiveBudget(256, 2, 0.25)
+    assert [astuple(r)[1:] for r in told] == [(256, 2, 0.25, 0.0125)], "all in one"
+    assert shared.steering.budget == LiveBudget(256, 2, 0.25, 0.0125)
     assert sheet.note.text() == ACTS
     sheet.restore.click()
     qtbot.waitUntil(lambda: shared.steering.budget == LiveBudget(256, 8))
-    assert [slider.value() for slider in sheet.sliders.values()] == [256, 1.0, 8]
+    assert [slider.value() for slider in sheet.sliders.values()] == [256, 1.0, 0.0, 8]
     shared.stop()
     qtbot.waitUntil(lambda: not trace.open)
     closing = shared.start(shared.close_file())

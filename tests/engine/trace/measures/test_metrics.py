@@ -210,10 +210,20 @@ def test_samples_fill_a_batch_as_requests_do() -> None:
     assert measure(trace).average_latency == 1.0, "two samples of one token each, in a second"
 
 
+def test_gaps_are_held_against_the_target_that_the_run_began_with() -> None:
+    rows = [(0, 0, 4, P)]
+    trace = Trace([header(EngineConfig("chunked", target_itl=1.0)), submitted(0.0, 0, 4)])
+    trace.append(step(0, 0.0, 2.0, rows, {0: 7}))
+    assert measure(trace).gaps_within is None, "there are none"
+    for i, end in enumerate((3.0, 3.5, 5.0, 5.5), 1):
+        trace.append(step(i, end - 0.1, end, [(0, 4 + i, 1, D)], {0: 7}))
+    assert measure(trace).gaps_within == 3 / 4
+
+
 # The dictionary of measures.
 
 
-ABSENT = "kv.", "accept", "draft", "activated", "expert", "ttfo", "thought"  # no cache, drafts, mixture, <think>
+ABSENT = "kv.", "accept", "draft", "activated", "expert", "ttfo", "thought", "gaps"  # no cache, drafts, mixture, …
 
 
 def test_every_measure_is_read_from_the_metrics_and_has_its_formula(trace: Trace) -> None:
