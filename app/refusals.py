@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from app.language import tr, trn
-from app.words import duration
 from engine.trace import Header, Refusal, Step
 
 GATHERED = ("static", "dynamic")  # their Running is called Batch size
@@ -72,7 +71,7 @@ def refusal_words(reason: str, step: Step, header: Header | None) -> RefusalWord
             why = tr("requests of another adapter run, and adapters run one at a time")
             remedy = tr("let Adapters share steps")
         case Refusal.PACE:
-            why = tr("with one more, gaps would be longer than {target}", target=duration(config.target_itl or 0.0))
+            why = tr("with one more, gaps would be longer than the target")
             remedy = tr("raise Target ITL, or wait until one ends")
         case _:
             why = reason

@@ -1,7 +1,6 @@
 """How much a step may compute where the gaps between an answer's tokens shall stay within a target: learned from the
 steps that were. No torch."""
 
-SMALLEST = 16  # tokens of prompts that every step has room for, so that who has joined gets on
 KEEP = 1 - 1 / 64  # of what was learned, with every step of its kind
 MISSES = 0.05  # the share of gaps that may be longer than the target
 GAIN = 0.1  # how far one gap that misses moves the aim
@@ -21,7 +20,7 @@ class Pace:
         self.target = target
         self._aim = 1.0
         self._costs = _Costs()
-        self._most = 0.0  # tokens of prompts beside answers in the largest step of late: far beyond, nothing is known
+        self._most = 0, 0  # decodes and tokens of prompts that a step has had: far beyond, nothing is known
         self._ended = 0.0
 
     def learn(self, decodes: int, prompts: int, started: float, ended: float) -> None:
@@ -31,19 +30,21 @@ class Pace:
         if not decodes:
             return
         self._costs.learn(decodes, prompts, seconds)
-        self._most = max(prompts, KEEP * self._most if prompts else self._most)
+        self._most = max(decodes, self._most[0]), max(prompts, self._most[1])
         moved = self._aim * (1 + GAIN * (MISSES - (seconds > self.target)))
         self._aim = max(LOWEST, min(1.0, moved))
 
     def prompts(self, decodes: int) -> int:
         """How many tokens of prompts a step may compute beside so many of answers."""
-        most, each = int(2 * self._most), self._costs.of_prompts
+        most, each = 2 * self._most[1], self._costs.of_prompts
         left = self._aim * self.target - self._costs.of(decodes, 0)
-        return max(SMALLEST, min(most, int(left / each) if each > 0 else most))
+        return max(1, min(most, int(left / each) if each > 0 else most))  # who has joined gets on
 
     def joins(self, running: int, more: int = 1) -> bool:
-        """Whether so many more may run beside so many: whether all of them can decode beside the least of a prompt."""
-        return not running or self._costs.of(running + more, SMALLEST) <= self._aim * self.target
+        """Whether so many more may run beside so many: whether all of them can decode within the target. What their
+        prompts would take is no matter: while nobody joins, nothing new is learned of that."""
+        known = running < 2 * self._most[0]
+        return not running or (known and self._costs.of(running + more, 0) <= self._aim * self.target)
 
 
 class _Costs:

@@ -48,6 +48,7 @@ class LiveBudgetSheet(Popover):
         self.column.addWidget(Heading(TITLE))
         for name, text, tip, low, high, step in self._values(config):
             slider = SliderValue(f"live_{name}", text, low, high, self._shown(name), step=step)
+            slider.box.setSpecialValueText(tr("any") if name == "target_itl" else "")
             self.sliders[name] = slider
             slider.value_changed.connect(partial(self._on_moved, name))
             self.column.addWidget(Row(text, slider, tip))
@@ -64,7 +65,7 @@ class LiveBudgetSheet(Popover):
             found.append(("prefill_share", tr("Prompts"), SHARE, 0.01, 1.0, 0.01))
         if mode in TARGET_MODES:
             most = max(MOST_TARGET, 4 * (config.target_itl or 0.0))
-            found.append(("target_itl", tr("Target ITL"), TARGET, 0.0, MS * most, 0.5))
+            found.append(("target_itl", tr("Gaps, ms"), TARGET, 0.0, MS * most, 0.5))
         if mode not in SOLITARY_MODES:
             found.append(("max_running", tr("Running"), RUNNING if config.paged else PADDED, 1, config.max_running, 1))
         return [value for value in found if value[3] < value[4]]

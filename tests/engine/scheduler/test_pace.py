@@ -7,7 +7,7 @@ import pytest
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.scheduler.pace import SMALLEST, Pace
+from engine.scheduler.pace import Pace
 from engine.trace.records import Refusal
 from tests.engine.scheduler.simulated_device import Simulation, alone
 
@@ -73,7 +73,7 @@ def test_nothing_is_known_at_first_and_a_line_is_not_trusted_far_beyond() -> Non
         sizes.append(pace.prompts(4))
         pace.learn(4, sizes[-1], clock, clock + 1e-3 * sizes[-1])
         clock += 1.0
-    assert sizes == [SMALLEST << i for i in range(5)]
+    assert sizes == [1, 2, 4, 8, 16]
 
 
 def test_what_held_a_step_up_once_is_no_measure_of_the_next() -> None:
@@ -96,15 +96,27 @@ def test_steps_in_flight_together_are_as_long_as_the_time_between_their_ends() -
     assert apart.joins(0), "one runs whatever it takes"
 
 
+def test_who_waits_does_not_wait_for_what_once_was() -> None:
+    pace, clock = Pace(0.05), 0.0
+    for running, prompts, seconds in [*[(12, 16, 0.04)] * 80, *[(1, 0, 0.003)] * 200]:
+        pace.learn(running, prompts, clock, clock + seconds)
+        clock += seconds
+    pace.target = 0.012
+    assert pace.joins(1), "two decode in 6 ms at most, though with prompts it was 40 before"
+    assert not pace.joins(8)
+
+
 def crowded(target: float | None, **changes: object) -> Simulation:
     config = EngineConfig("chunked", 64, 256, block_size=4, target_itl=target, **changes)  # type: ignore[arg-type]
     return Simulation(config, blocks=2000)
 
 
-def ask(simulation: Simulation, requests: int = 40) -> dict[int, tuple[list[int], int]]:
+def ask(
+    simulation: Simulation, requests: int = 40, lengths: tuple[int, ...] = (5, 40, 200)
+) -> dict[int, tuple[list[int], int]]:
     draw, asked = random.Random(3), {}
     for _ in range(requests):
-        prompt, limit = [draw.randint(1, 900) for _ in range(draw.choice((5, 40, 200)))], draw.randint(5, 60)
+        prompt, limit = [draw.randint(1, 900) for _ in range(draw.choice(lengths))], draw.randint(5, 60)
         asked[simulation.add(prompt, limit, ignore_eos=True).id] = prompt, limit
     return asked
 
@@ -129,11 +141,11 @@ def test_a_crowd_says_the_same_with_gaps_as_short_as_they_shall_be() -> None:
 
 
 def test_who_would_make_gaps_longer_is_told_so_and_all_come_in_the_end() -> None:
-    simulation = crowded(0.004)
-    ask(simulation)
+    simulation = crowded(0.003)
+    ask(simulation, lengths=(2, 3))
     simulation.finish()
-    running = [plan for plan in simulation.plans if len(plan.rows) > 1]
-    assert max(len(plan.rows) for plan in running[20:]) <= 30 < 40, "1 ms and 0.1 ms each"
+    assert 18 <= max(len(plan.rows) for plan in simulation.plans) <= 22, "1 ms, and 0.1 ms each"
+    assert max(gaps(simulation)) < 0.0035, "from the first on: nobody joins before it is known what that takes"
     assert Refusal.PACE in {reason for plan in simulation.plans for _, reason in plan.refused}
     assert len(simulation.ended) == 40
 
