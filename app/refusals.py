@@ -71,7 +71,7 @@ def refusal_words(reason: str, step: Step, header: Header | None) -> RefusalWord
             why = tr("requests of another adapter run, and adapters run one at a time")
             remedy = tr("let Adapters share steps")
         case Refusal.PACE:
-            why = tr("with one more, gaps would be longer than the target")
+            why = tr("with more in a step, gaps would be longer than the target")
             remedy = tr("raise Target ITL, or wait until one ends")
         case _:
             why = reason

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from engine.config.live_budget import LiveBudget
 from engine.scheduler.pace import Pace
+from engine.trace.records import Refusal
 
 SMALLEST = 16  # prompt tokens: below, a step is hardly smaller
 PATIENCE, MOST_PATIENCE = 32, 1 << 14  # steps that must go well before a limit is doubled
@@ -18,6 +19,7 @@ class Limits:
 
     budget: LiveBudget
     pace: Pace | None = None
+    paced: bool = False  # whether it left the last step less than the budget
     prompts: int | None = None
     rows: int | None = None
     patience: int = PATIENCE
@@ -32,9 +34,14 @@ class Limits:
     def of_prompts(self, decodes: int = 0) -> int:
         """How many tokens of prompts a step may compute beside so many decodes."""
         most = min(self.budget.token_budget - decodes, self.budget.prompt_tokens)
-        if self.pace is not None and decodes:
-            most = min(most, self.pace.prompts(decodes))
+        fits = self.pace.prompts(decodes) if self.pace is not None and decodes else most
+        self.paced, most = fits < most, min(fits, most)
         return max(0, most if self.prompts is None else min(most, self.prompts))
+
+    @property
+    def spent(self) -> Refusal:
+        """Why the last step has no room for another prompt."""
+        return Refusal.PACE if self.paced else Refusal.BUDGET
 
     def joins(self, running: int, more: int) -> bool:
         """Whether so many more may run beside so many, as far as the pace goes."""

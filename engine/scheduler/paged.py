@@ -198,7 +198,7 @@ class PagedLayout:
         if not ledger.limits.joins(len(ledger.running), len(head.together)):
             return Refusal.PACE
         if head.beam is not None:
-            return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
+            return self._admit_search(head.request) if budget > 0 else ledger.limits.spent
         sibling = self._sibling(head)
         if sibling is not None and sibling.computed < head.request.prompt_length:
             if held is None or held.place:
@@ -207,7 +207,7 @@ class PagedLayout:
         if sibling is not None and self._coming(sibling.blocks[(head.request.prompt_length - 1) // size]):
             sibling = None
         if budget <= 0:
-            return Refusal.BUDGET
+            return ledger.limits.spent
         # At least the last token is computed, for its logits.
         hosts: list[int] = []
         if sibling is not None and self._apart:  # the block that it writes to is nobody's to copy meanwhile

@@ -21,6 +21,7 @@ TECHNIQUES = {
     "adapters": "engine.bench.techniques.adapters",
     "attention": "engine.bench.techniques.attention",
     "forgetting": "engine.bench.techniques.forgetting",
+    "pace": "engine.bench.techniques.pace",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

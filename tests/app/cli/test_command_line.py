@@ -94,6 +94,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
         (["run", "--mode", "static", "--prefix-caching"], ["prefix_caching=True", "static", "continuous, chunked"]),
         (["run", "--delivery", "batch"], ["delivery='batch'", "use static or dynamic"]),
         (["run", "--mode", "dynamic", "--longest-wait", "-1"], ["longest_wait=-1.0", "seconds"]),
+        (["run", "--target-itl", "0.02"], ["target_itl=0.02", "mode 'continuous'", "use chunked"]),
         (["run", "--join-every", "0"], ["join_every=0", "at least 1"]),
         (["run", "--n", "0"], ["n=0", "from 1"]),
         (["run", "--slo-ttft", "0"], ["slo_ttft=0.0", "above 0"]),

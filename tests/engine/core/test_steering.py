@@ -29,6 +29,7 @@ def test_what_is_set_holds_from_the_next_step_on_and_is_recorded(engine: EngineF
         next(iter(stream))
     assert engine.steer(max_running=2) == LiveBudget(64, 2)
     assert engine.steer(token_budget=16, prefill_share=0.5) == LiveBudget(16, 2, 0.5) == engine.budget
+    assert engine.steer(target_itl=0.25) == LiveBudget(16, 2, 0.5, 0.25) == engine.budget
     assert engine.steer(max_running=2) == engine.budget, "what is in force already is no change"
     with pytest.raises(InvalidInput, match=r"max_running=9: .*at most 8"):
         engine.steer(max_running=9)
@@ -38,6 +39,7 @@ def test_what_is_set_holds_from_the_next_step_on_and_is_recorded(engine: EngineF
     assert [records[i] for i in at] == [
         Steered(records[at[0]].time, 64, 2, 1.0),
         Steered(records[at[1]].time, 16, 2, 0.5),
+        Steered(records[at[2]].time, 16, 2, 0.5, 0.25),
     ]
     rows = [record.rows for record in records[at[0] :] if isinstance(record, Step)]
     assert max(rows[2:]) <= 2

@@ -100,6 +100,8 @@ def test_a_static_batch_starts_with_as_many_as_may_run() -> None:
         ("chunked", {"max_running": 0}, "at least 1"),
         ("static", {"token_budget": 32}, "computes prompts whole; use one of continuous-padded"),
         ("dynamic", {"prefill_share": 0.5}, "computes prompts whole"),
+        ("chunked", {"target_itl": -0.01}, "must be a number of seconds, 0 for none"),
+        ("continuous", {"target_itl": 0.01}, "computes whole prompts before answers go on; use chunked"),
         ("sequential", {"max_running": 1}, "one request at a time"),
     ],
 )

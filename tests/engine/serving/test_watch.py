@@ -64,6 +64,8 @@ def test_the_trace_is_the_servers_own(server: Server, engine: EngineProcess, cli
             remote.steer(max_running=9)
         assert remote.steer(max_running=4) == engine.budget == LiveBudget(512, 4)
         assert remote.steer(max_running=8).max_running == 8
+        with pytest.raises(InvalidInput, match="target_itl='soon'"):
+            remote.steer(target_itl="soon")  # type: ignore[typeddict-item]
         with pytest.raises(InvalidInput, match="prompt"):
             remote.submit([7_000_000], GREEDY)
         with pytest.raises(InvalidInput, match="set where it is started"):
