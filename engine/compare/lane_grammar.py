@@ -12,12 +12,12 @@ from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
 from engine.compare.remote import SERVER_GRAMMAR, parse_server
 from engine.config.live_budget import SHARED_BUDGET_MODES
 from engine.config.parallel import Parallel
+from engine.config.sampling_params import MOST_SAMPLES
 from engine.config.specs import (
     ADMISSIONS,
     COLOCATED_MODES,
     KV_DTYPES,
     MODES,
-    MOST_SAMPLES,
     PAGED_MODES,
     PREEMPTIONS,
     SOLITARY_MODES,

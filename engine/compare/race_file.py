@@ -18,7 +18,8 @@ from engine.compare.lane_run import LaneRun
 from engine.compare.race import MOST_LANES, RaceResult
 from engine.compare.remote import Server
 from engine.config.checks import InvalidInput, shown, whole
-from engine.config.specs import MOST_SAMPLES, EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import MOST_SAMPLES, SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.jobs.progress import LoadCancelled
 from engine.trace.bsrun import SUFFIX as RUN_SUFFIX
 from engine.trace.bsrun import load, save

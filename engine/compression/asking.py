@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.core import EngineFace, Stream
 from engine.jobs import LoadCancelled, LoadProgress

@@ -5,6 +5,7 @@ from engine.config.checks import check, known_keys, number, one_of, text, whole
 from engine.config.files import read_file
 from engine.config.live_budget import SHARED_BUDGET_MODES, BudgetChanges, LiveBudget
 from engine.config.parallel import BACKENDS, MOST_RANKS, Parallel, check_dividing, dividing
+from engine.config.sampling_params import MOST_SAMPLES, SamplingParams
 from engine.config.schemes import OF_LAYERS, SCHEMES, STORED, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     ADMISSIONS,
@@ -13,7 +14,6 @@ from engine.config.specs import (
     DTYPES,
     KV_DTYPES,
     MODES,
-    MOST_SAMPLES,
     MOST_SPECULATED,
     PAGED_MODES,
     PREEMPTIONS,
@@ -24,6 +24,5 @@ from engine.config.specs import (
     EngineConfig,
     InvalidInput,
     ModelSpec,
-    SamplingParams,
 )
 from engine.config.submission import Message, Prompt, Submission

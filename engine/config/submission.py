@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 
 Message = dict[str, str]
 Prompt = str | list[int] | list[Message]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Self, Unpack
 
 from engine.config.live_budget import BudgetChanges, LiveBudget
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.config.submission import Prompt, Submission
 from engine.core.run import Run
 from engine.core.stream import Stream

@@ -1,6 +1,6 @@
 """What a branch says: its tokens as text, and when it ends."""
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.constraints import Matcher
 from engine.decoding.detokenizer import Detokenizer
 from engine.decoding.stop import StopStrings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 
 MOST_BANNED = 1024  # sequences: each is looked for before every token
 

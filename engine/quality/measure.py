@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.catalog import local_info
+from engine.config.sampling_params import SamplingParams
 from engine.config.schemes import SCHEMES
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.config.submission import Submission
 from engine.core.engine import Engine
 from engine.jobs.job import Report

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput
 from engine.config.plain import plain
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Message, Prompt, Submission
 
 LONGEST_LABEL = 200

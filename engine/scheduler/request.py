@@ -8,7 +8,7 @@ from enum import Enum, auto
 from itertools import count, repeat
 from typing import Any, NamedTuple
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.beams import BeamSearch
 from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Message
 from engine.trace.records import Array, Ended, FinishReason, Kind, Record, Step, Submitted
 from engine.trace.thoughts import answer_begins, begins_amid, thought_tokens

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 
 THOUGHTS_BEGIN, THOUGHTS_END = "<think>", "</think>"
 THOUGHTS_OPENED, THOUGHTS_CLOSED = f"{THOUGHTS_BEGIN}\n", f"\n{THOUGHTS_END}\n\n"  # as models write them

@@ -6,7 +6,7 @@ from random import Random
 
 import resources
 from engine.config.checks import InvalidInput, whole
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.workloads.distributions import Times
 from engine.workloads.mooncake import is_mooncake, read_mooncake

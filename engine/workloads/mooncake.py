@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from engine.config.checks import InvalidInput, whole
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.workloads.prompt_files import PromptFile, json_of, numbered_lines
 from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival

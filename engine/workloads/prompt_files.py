@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput, known_keys, number, shown, text
 from engine.config.files import PROMPTS, parse_json, read_file
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.workloads.tokens import PIECE, TokenCounter, count_up_to
 from engine.workloads.workload import Arrival

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
 from engine.config.files import read_file
-from engine.config.specs import MOST_PRIORITY, SamplingParams
+from engine.config.sampling_params import MOST_PRIORITY, SamplingParams
 from engine.config.submission import Message, Prompt
 from engine.workloads.chats import asked_again, told_stories, with_examples
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens

@@ -8,7 +8,7 @@ from itertools import cycle
 from math import isfinite
 
 from engine.config.checks import check, whole
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 
 

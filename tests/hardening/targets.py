@@ -27,7 +27,7 @@ class Target:
 
 def _runs(folder: Path) -> None:
     from engine.bench.trace.synthetic import made_up_hour
-    from engine.config.specs import SamplingParams
+    from engine.config.sampling_params import SamplingParams
     from engine.core.engine import Engine
     from engine.trace import Trace, save_trace
     from engine.workloads import demo_workload
@@ -103,7 +103,8 @@ def _read_model(path: Path) -> None:
 
 def _load_model(path: Path) -> None:
     """As a load does, to a first answer."""
-    from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+    from engine.config.sampling_params import SamplingParams
+    from engine.config.specs import EngineConfig, ModelSpec
     from engine.core.engine import Engine
 
     config = EngineConfig(max_running=2, token_budget=64, kv_memory=1 << 20)

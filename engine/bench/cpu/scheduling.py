@@ -4,7 +4,8 @@ import time
 from statistics import median
 from typing import cast
 
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.decoding.output import Output
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from engine.bench.serving.client import Asked, Heard
 from engine.bench.serving.clients import Clients, clients
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.config.submission import Submission
 from engine.core.child.process import EngineProcess
 from engine.core.machine import usable_cores

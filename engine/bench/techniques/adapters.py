@@ -13,7 +13,8 @@ from engine.bench.cpu.quantized import SHAPE, save_subject
 from engine.bench.random_adapters import save_adapter
 from engine.bench.techniques.measured import Measured
 from engine.checkpoints.adapters import EMBEDDED_ADAPTERS
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
 from engine.trace.measures import metrics
 from engine.trace.records import Kind

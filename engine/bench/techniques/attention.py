@@ -8,7 +8,8 @@ from itertools import pairwise
 from statistics import median
 
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
 from engine.trace.records import Kind
 from engine.workloads.library import demo_workload

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from statistics import median
 
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
 from engine.trace.measures.decode_steps import decode_steps
 from engine.workloads.library import demo_workload

@@ -9,7 +9,8 @@ import torch
 
 from engine.bench.subject import Shape, plain_tokenizer, random_llama
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.config.submission import Submission
 from engine.core.engine import Engine
 from engine.memory.rules import kv_capacity

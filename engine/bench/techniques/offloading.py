@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from engine.bench.cpu.quantized import SHAPE, save_subject
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.engine import Engine
 from engine.trace.measures import metrics
 from engine.trace.measures.metrics import Metrics

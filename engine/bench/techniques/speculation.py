@@ -7,7 +7,8 @@ from dataclasses import replace
 from statistics import median
 
 from engine.bench.techniques.measured import Measured
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.config.submission import Prompt
 from engine.core.engine import Engine
 from engine.trace.measures.metrics import Metrics

@@ -6,7 +6,8 @@ from itertools import count
 import numpy as np
 
 from engine.bench.trace.step_builder import Given, built_step
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.trace.records import (
     BlockEvent,
     Ended,

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from engine.compare.remote.server import Server
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.trace.thoughts import THOUGHTS_CLOSED, THOUGHTS_OPENED
 

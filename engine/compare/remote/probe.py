@@ -11,7 +11,7 @@ import httpx2
 from engine.compare.remote.asking import CLOSED, Json, Pieces, body, error_words, headers, status_words, tokens_of
 from engine.compare.remote.server import Server
 from engine.config.checks import InvalidInput
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.jobs.progress import LoadCancelled
 
 PROMPT = "Once upon a time"

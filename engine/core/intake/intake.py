@@ -8,7 +8,8 @@ from itertools import count
 import numpy as np
 
 from engine.config.checks import check, shown
-from engine.config.specs import COLOCATED_MODES, PAGED_MODES, EngineConfig, InvalidInput, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import COLOCATED_MODES, PAGED_MODES, EngineConfig, InvalidInput
 from engine.config.submission import Submission
 from engine.core.intake.prompts import PromptEncoder
 from engine.core.intake.resumption import ends, resume

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.scheduler.block_pool import BlockPool

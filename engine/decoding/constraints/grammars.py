@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from engine.config.checks import InvalidInput, shown
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.constraints.matcher import Matcher, first_line
 
 if TYPE_CHECKING:

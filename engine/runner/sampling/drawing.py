@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.constraints.masks import Masks
 from engine.kernels.cpu.calls import computes
 from engine.kernels.cpu.sampling import draw as draw_compiled

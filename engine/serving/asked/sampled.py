@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from engine.config.checks import InvalidInput
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.serving.asked.output_format import OutputFormat
 from engine.serving.asked.reading import Asked

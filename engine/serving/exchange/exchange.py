@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Prompt
 from engine.core.stream import Stream
 from engine.serving.errors import ApiError

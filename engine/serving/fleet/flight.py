@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Message, Submission
 from engine.core.face import EngineFace
 from engine.core.stream import Stream

@@ -15,7 +15,7 @@ REASONS = {
     FinishReason.CANCELLED: "abort",
     FinishReason.ERROR: "error",
 }
-CAPACITY = (Refusal.NO_SLOT, Refusal.NO_BLOCKS, Refusal.BUDGET)  # the other reasons are the batching mode's choice
+CAPACITY = (Refusal.NO_SLOT, Refusal.NO_BLOCKS, Refusal.BUDGET, Refusal.PACE)  # others are the mode's choice
 MOST_LIMIT = 1 << 40  # tokens: some ask for more than a float can hold
 OPEN_CONTEXT = 131_072  # tokens to which counts are told, of a model that does not say
 

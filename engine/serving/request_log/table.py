@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Boolean, Column, DateTime, Float, Integer, MetaData, String, Table, Text
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.serving.exchange import Facts
 
 SCHEMA = MetaData()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.trace.column import Array
 from engine.trace.records import Ended, PromptScored, Record, Step, Submitted, freeze
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.trace.column import Array
 from engine.trace.index.frozen import Adapter
 from engine.trace.records import FinishReason, freeze

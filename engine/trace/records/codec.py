@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.trace.records.events import Notice, Steered, Telemetry
 from engine.trace.records.header import (
     VERSION,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.config.submission import Message
 from engine.trace.column import Array
 from engine.trace.records.arrays import empty

@@ -1,6 +1,6 @@
 """What a branch says and why it ends."""
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.trace.records import FinishReason

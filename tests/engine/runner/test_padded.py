@@ -17,7 +17,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from engine import Engine
-from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.config.submission import Submission
 from engine.models.loading import LoadedModel, load
 from engine.runner.contiguous_cache import ContiguousCache

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.core.tracing.step_record import NotedStep
 from engine.decoding.beams import BeamSearch
 from engine.decoding.beams.path import Ranked

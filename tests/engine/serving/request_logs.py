@@ -16,7 +16,7 @@ import psutil
 import psycopg
 from sqlalchemy import create_engine, select
 
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.serving.exchange import Facts
 from engine.serving.request_log.table import REQUESTS
 from tests.waiting import until

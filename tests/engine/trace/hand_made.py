@@ -3,7 +3,8 @@
 import numpy as np
 
 from engine.bench.trace.step_builder import built_step
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Notice, Record, Step, Submitted
 from engine.trace.trace import Trace
 

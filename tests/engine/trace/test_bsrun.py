@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, InvalidInput, Submission, Trace, load_trace, save_trace
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.trace import Notice, TraceWriter
 from engine.trace.records import encode
 from engine.workloads import demo_workload

@@ -12,7 +12,7 @@ from torch.nn.functional import silu
 
 from engine.bench.gpu.report import Bench, Table
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
-from engine.config.specs import SamplingParams
+from engine.config.sampling_params import SamplingParams
 from engine.decoding.output import Output
 from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate

@@ -32,7 +32,8 @@ from engine.bench.gpu.sections.decode import (
 )
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
 from engine.core.run import Run
 from engine.trace.records import Kind, ModelCard, Step

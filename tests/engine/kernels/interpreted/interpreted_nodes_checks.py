@@ -16,7 +16,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
 import resources
-from engine.config.specs import EngineConfig, SamplingParams
+from engine.config.sampling_params import SamplingParams
+from engine.config.specs import EngineConfig
 from engine.kernels.jit import launched
 from engine.models.loading import wrap
 from engine.runner.paged_gpu import GpuRunner
