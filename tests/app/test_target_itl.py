@@ -26,12 +26,12 @@ def crowd() -> list[Submission]:
 def trace() -> Trace:
     said = []
     with Engine(ModelSpec("demo"), threads=1) as engine:
-        for target in (None, TARGET):
-            found = engine.begin(EngineConfig("chunked", 8, 512, target_itl=target))
+        for target, depth in ((None, 0), (TARGET, 0), (TARGET, 1)):
+            found = engine.begin(EngineConfig("chunked", 8, 512, target_itl=target, depth=depth))
             said.append([list(stream.result(60).token_ids) for stream in engine.submit_many(crowd())])
         engine.steer(target_itl=0.5)
         engine.submit([3] * 9, LONG).result(60)
-    assert said[0] == said[1], "whatever a step takes in"
+    assert said[0] == said[1] == said[2], "whatever a step takes in"
     return found
 
 

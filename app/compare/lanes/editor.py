@@ -43,7 +43,7 @@ class LaneEditor(Popover):
         self._choice: LaneChoice | None = None
         self._showing = False
         self.adapted = False  # whether requests go through adapters that a lane's model has by itself
-        self.form = ConfigForm("lane", spacing=6)
+        self.form = ConfigForm("lane", spacing=4)
         self.model = DropDown("lane_model", MODELS)
         self.path = line_edit("lane_path", tr("Model folder or hub id"), tr("a folder, or owner/name"))
         self.browse = button("lane_browse", "…", self._on_browse, said=tr("Choose a model folder"))
