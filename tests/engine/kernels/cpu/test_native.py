@@ -15,7 +15,7 @@ from torch.nn.functional import gelu, silu
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from engine.config.specs import ModelSpec
-from engine.jobs.progress import LoadCancelled
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.kernels.attention.options import Options
 from engine.kernels.cpu import calls, library
 from engine.kernels.cpu.large_pages import LargePages
@@ -249,34 +249,6 @@ def test_sums_stay_in_the_registers_of_any_processor(name: str, processor: str) 
     assert len(stored) < len(multiplied) / 2
 
 
-@pytest.fixture
-def narrower(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Kernels for a processor with narrower registers than this one has."""
-    if platform.machine() != "x86_64" or library.find_compiler() is None:
-        pytest.skip("nothing is compiled for such a processor")
-    processor = "x86-64-v3" if "avx512f" in library._processor() else "x86-64"
-    flags = [flag.replace("native", processor).replace("-O3", "-O1") for flag in library.FLAGS]
-    monkeypatch.setattr(library, "FLAGS", flags)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for kept in (library.function, library.work):
-        kept.cache_clear()
-    monkeypatch.setattr(library, "_native", library.look())
-    yield
-    for kept in (library.function, library.work):
-        kept.cache_clear()
-
-
-def test_narrower_registers_compute_the_same(narrower: None) -> None:
-    for dtype in DTYPES:
-        test_decode_attention_equals_the_oracle(dtype, 8, 80, 16, Options(0.4, window=100, softcap=4.0), threads=1)
-        test_decode_attention_equals_the_oracle(dtype, 3, 64, 16, Options(0.3), threads=2)
-        test_our_product_equals_torchs(dtype, 1000, 100, threads=2)
-        test_small_operations_round_as_torch_does(dtype, 3)
-        test_the_greedy_choice_is_torchs(dtype)
-        experts.test_experts_equal_torchs(dtype, 96, 50, Activation.SILU, threads=2)
-        experts.test_tokens_go_where_torch_sends_them(dtype, 61, 4)
-
-
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     look = library.look
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -350,17 +322,42 @@ def test_compiling_is_told_and_can_be_given_up_within_a_moment(tmp_path, monkeyp
     assert not list(tmp_path.glob("batchscope/*"))
 
 
-@needs_compiler
-def test_a_load_says_that_it_compiles_and_only_once(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(library, "_native", None)
-    monkeypatch.setattr(library, "FLAGS", [flag for flag in library.FLAGS if flag != "-O3"])  # sooner done
-    for name in (library.function, library.work):
-        name.cache_clear()
-    said: list[str] = []
-    for compiles in (True, False):
-        load(ModelSpec("demo"), lambda progress: said.append(progress.stage))
-        assert ("compiling kernels for this processor, once" in said) is compiles
-        said.clear()
-    for name in (library.function, library.work):
-        name.cache_clear()
+@pytest.fixture(scope="module")
+def narrower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[bool]]:
+    """Kernels for a processor with narrower registers than this one has, which a load compiles; whether a load, and one
+    after it, said so."""
+    if library.find_compiler() is None:
+        pytest.skip("no C compiler")
+    processor = "x86-64-v3" if "avx512f" in library._processor() else "x86-64"
+    flags = [flag for flag in library.FLAGS if flag != "-O3"]  # sooner done
+    if platform.machine() == "x86_64":
+        flags = [flag.replace("native", processor) for flag in flags]
+    kept, said = (library.function, library.work), list[bool]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "FLAGS", flags)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("narrower")))
+        for _ in range(2):
+            patch.setattr(library, "_native", None)
+            for each in kept:
+                each.cache_clear()
+            stages = list[LoadProgress]()
+            load(ModelSpec("demo"), stages.append)
+            said.append("compiling kernels for this processor, once" in [each.stage for each in stages])
+        yield said
+    for each in kept:
+        each.cache_clear()
+
+
+def test_a_load_says_that_it_compiles_and_only_once(narrower: list[bool]) -> None:
+    assert narrower == [True, False]
+
+
+def test_narrower_registers_compute_the_same(narrower: list[bool]) -> None:
+    for dtype in DTYPES:
+        test_decode_attention_equals_the_oracle(dtype, 8, 80, 16, Options(0.4, window=100, softcap=4.0), threads=1)
+        test_decode_attention_equals_the_oracle(dtype, 3, 64, 16, Options(0.3), threads=2)
+        test_our_product_equals_torchs(dtype, 1000, 100, threads=2)
+        test_small_operations_round_as_torch_does(dtype, 3)
+        test_the_greedy_choice_is_torchs(dtype)
+        experts.test_experts_equal_torchs(dtype, 96, 50, Activation.SILU, threads=2)
+        experts.test_tokens_go_where_torch_sends_them(dtype, 61, 4)
