@@ -290,6 +290,7 @@ def walk(bench: Bench, sections: Sequence[str], deadline: float) -> int:
     """One section after another, whatever becomes of each. What those before did not need is for those that take more
     than their own seconds, so that fewer are interrupted, and all that is left for the last."""
     for number, name in enumerate(sections, 1):
+        gc.freeze()  # what libraries have by now stays, and sections collect often
         limit, place = SECTIONS[name]
         left = deadline - time.monotonic()
         later = sum(SECTIONS[other][0] + STARTING * (other in LEAVING) for other in sections[number:])
