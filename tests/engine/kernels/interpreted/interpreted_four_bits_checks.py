@@ -12,6 +12,9 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+from engine.bench.gpu.report import Bench
+from engine.bench.gpu.sections import four_bits as bench
+from engine.bench.gpu.stopwatch import CpuStopwatch
 from engine.kernels.products.four_bits import FEW_ROWS, Tiling, four_bit_matmul
 from tests.engine.kernels.four_bits_case import Product, check, make_weights
 
@@ -74,3 +77,20 @@ def test_x_of_more_dimensions_keeps_them_and_none_needs_no_launch() -> None:
     assert out.shape == (2, 3, 16)
     assert torch.equal(out.flatten(0, 1), four_bit_matmul(x.flatten(0, 1), *weights))
     assert four_bit_matmul(x[:0], *weights).shape == (0, 3, 16)
+
+
+def test_the_bench_multiplies_with_weights_of_bitsandbytes_and_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("bitsandbytes")
+    rehearsed = Bench(CpuStopwatch(), rehearsal=True)
+    bench.products(rehearsed)
+    right = capsys.readouterr().out
+    assert right.count("WRONG") == 0
+    assert right.count("Tiling(") == 1, "the fastest"
+    assert "right" in right
+    monkeypatch.setattr(bench, "WITHIN", 0.0)
+    bench.products(rehearsed)
+    wrong = capsys.readouterr().out
+    assert wrong.count(" WRONG by 0.0") >= 1
+    assert wrong.count(": WRONG by 0.0") == 1, "of a tiling, which is not among those that are fast"
