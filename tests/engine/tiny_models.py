@@ -111,6 +111,8 @@ def make_tiny_model(tiny: TinyModel, seed: int = 0, layers: int | None = None) -
     config = tiny.config()
     if layers is not None:
         config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
     module = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for name, parameter in module.named_parameters():

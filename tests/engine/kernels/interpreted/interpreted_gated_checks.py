@@ -58,7 +58,6 @@ def nf4(outputs: int, bias: Tensor | None) -> Callable[..., Tensor]:
     return lambda x, **gate: four_bit_matmul(x, *given, bias, **gate)
 
 
-@pytest.mark.parametrize("activation", Activation)
 @pytest.mark.parametrize(
     ("make", "rows", "outputs"),
     [
@@ -69,14 +68,16 @@ def nf4(outputs: int, bias: Tensor | None) -> Callable[..., Tensor]:
     ],
 )
 def test_a_gated_product_is_the_gate_of_the_products_halves_bit_for_bit(
-    make: Callable[..., Any], rows: int, outputs: int, activation: Activation
+    make: Callable[..., Any], rows: int, outputs: int
 ) -> None:
-    for bias in (None, drawn(2, outputs)):
-        product, x = make(outputs, bias), drawn(rows, rows, INPUTS)
-        whole = product(x)
-        gated = product(x, gate=activation)
+    """Each activation of some number of rows, half of them with a bias: of how many there are, gates know nothing."""
+    x, biases = drawn(rows, rows, INPUTS), (None, drawn(2, outputs))
+    products = [make(outputs, bias) for bias in biases]
+    wholes = [product(x) for product in products]
+    for place, activation in enumerate(Activation, rows + outputs // 2):
+        gated = products[place % 2](x, gate=activation)
         assert gated.shape == (rows, outputs // 2)
-        assert torch.equal(gated, act_mul(*whole.chunk(2, -1), activation))
+        assert torch.equal(gated, act_mul(*wholes[place % 2].chunk(2, -1), activation))
 
 
 def test_a_product_of_awq_ends_with_its_gate_where_its_halves_are_whole_tiles() -> None:
