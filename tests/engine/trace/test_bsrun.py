@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 import resource
 import shutil
 import sqlite3
@@ -137,11 +138,12 @@ def test_any_name_will_do(name: str, tmp_path: Path) -> None:
 
 def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "crash.bsrun"
+    path.with_suffix(".pickle").write_bytes(pickle.dumps(notices(100)))  # what makes them would import torch
     program = (
-        "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine.trace import Notice, Trace, TraceWriter\n"
-        "from tests.engine.trace.hand_made import notices\ntrace = Trace()\n"
-        "writer = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
-        "for record in notices(100):\n    trace.append(record)\n    time.sleep(0.002)\n"
+        "import os, pickle, signal, sys, time\nfrom pathlib import Path\nfrom engine.trace import Trace, TraceWriter\n"
+        "path, trace = Path(sys.argv[1]), Trace()\nwriter = TraceWriter(trace, path, interval=0.01)\n"
+        "for record in pickle.loads(path.with_suffix('.pickle').read_bytes()):\n"
+        "    trace.append(record)\n    time.sleep(0.002)\n"
         "while writer._written < 50:\n    time.sleep(0.001)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
