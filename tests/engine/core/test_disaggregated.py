@@ -21,6 +21,7 @@ from engine.trace import Kind, Notice, Trace, measure
 from engine.trace.records import FinishReason
 
 GREEDY = SamplingParams(temperature=0, ignore_eos=True, max_tokens=40)
+BRIEF = GREEDY.with_(max_tokens=16)
 APART = EngineConfig("disaggregated", 8)
 LONG = [5 + i % 900 for i in range(900)]
 SHORT = [7, 8, 9, 10, 11]
@@ -41,7 +42,7 @@ def _no_worker_left(demo: Engine) -> None:
         demo.begin(EngineConfig())  # a worker ends with its mode
 
 
-def said(engine: Engine, config: EngineConfig, params: SamplingParams = GREEDY) -> list[list[list[int]]]:
+def said(engine: Engine, config: EngineConfig, params: SamplingParams = BRIEF) -> list[list[list[int]]]:
     """What several prompts are answered, those that begin alike and those of a token among them, in all samples."""
     engine.begin(config)
     prompts = [SHORT, LONG[:300], LONG[:300], LONG[:17], [3], LONG[:160], LONG[:161], SHORT, LONG[:16], LONG]

@@ -256,7 +256,7 @@ def test_chunks_of_a_prompt_share_their_steps_with_decodes(demo: Engine) -> None
 def test_new_requests_join_only_every_so_many_steps(large_demo: Engine) -> None:
     for mode in ("continuous-padded", "continuous", "chunked"):
         large_demo.begin(EngineConfig(mode, 8, join_every=6))
-        first = large_demo.submit(chat("Hello"), SHORT.with_(max_tokens=400))
+        first = large_demo.submit(chat("Hello"), SHORT.with_(max_tokens=150))
         next(iter(first))
         streams = [first]
         for _ in range(4):

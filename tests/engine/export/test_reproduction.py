@@ -18,7 +18,7 @@ from engine.export import Source, commands, export
 from engine.export.reproduction import AUTHOR, RELEASED
 
 RACES = (
-    "--workload mixed-lengths --count 6 --seed 5 --temperature 0.9 --max-tokens 16 "
+    "--workload mixed-lengths --count 4 --seed 5 --temperature 0.9 --max-tokens 8 "
     "--lanes continuous:4:beams=2,static:3:deliver=batch,chunked:4:budget=64:prefix,dynamic:2:wait=0.05",
     "--workload burst --count 5 --n 2 --temperature 1 --top-k 20 --max-tokens 12 --kv-tokens 512 --concurrency 2 "
     "--lanes continuous:4:kv=int8:block=8,continuous:4:preemption=swap:speculation=ngram:k=3",
