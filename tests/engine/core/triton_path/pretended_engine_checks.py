@@ -104,7 +104,7 @@ def test_nothing_hangs_on_when_the_gpu_does_its_work(
     engine: Engine, expected: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams.pace, "pace", Random(7))
-    assert said(engine, CONFIGS["chunked"]) == expected
+    assert said(engine, CONFIGS["continuous"]) == expected
 
 
 def test_a_load_says_what_it_does_all_the_while(engine: Engine) -> None:
