@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app import storage
 from app.inside.insights import INSIGHTS
@@ -27,7 +27,7 @@ from app.playback.cursor_bar import CursorBar, cursor_key
 from app.session.session import Session, SessionState
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
-from app.ui.layout.boxes import Scrolled, column, held
+from app.ui.layout.boxes import Scrolled, column, fill, held
 from app.ui.look import theme
 from app.ui.look.backstage import Backstage
 from app.ui.page import Page
@@ -51,8 +51,8 @@ class PlayPage(Page):
     failed = Signal(str)
     panel_built = Signal(object)  # InsightPanel
 
-    def __init__(self, session: Session, bridge: Bridge) -> None:
-        super().__init__("play_page")
+    def __init__(self, session: Session, bridge: Bridge, parent: QWidget) -> None:
+        super().__init__("play_page", parent)
         self._session, self._bridge = session, bridge
         self.model = ModelPanel(session)
         self.batching = BatchingPanel(session, bridge)
@@ -70,13 +70,17 @@ class PlayPage(Page):
         self.composer.setVisible(not engine_missing())
         self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
-        self._setup_scroll = self._setup()
+        setup = column(spacing=0)
+        self._setup_scroll = Scrolled(setup, "setup_scroll", tr("setup"))
         self._add_dock("setup", tr("Setup"), self._setup_scroll)
         Backstage(self, self.docks["setup"], self.composer)
         self.cursor_bar = CursorBar(bridge.scope)
         self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
+        layout = column((self.area, 1), margins=(8, 8, 8, 8), spacing=8)
+        self.setLayout(layout)
+        self._fill_setup(setup)
+        fill(layout, self.cursor_bar, self.composer, margins=None)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
@@ -251,16 +255,17 @@ class PlayPage(Page):
         dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
         self.area.addDockWidget(AREAS.get(name, RIGHT), dock)
 
-    def _setup(self) -> Scrolled:
-        panels = self.model, Hairline(), self.batching, Hairline(), self.sampling
-        self._engine_setup = held(column(*panels, spacing=0))
+    def _fill_setup(self, setup: QVBoxLayout) -> None:
+        """Once it stands on the page: what is put into something else is dressed anew with all that is in it."""
+        panels = column(spacing=0)
+        self._engine_setup = held(panels)
+        fill(setup, self.run, self._engine_setup, None)
+        fill(panels, self.model, Hairline(), self.batching, Hairline(), self.sampling)
         if engine_missing():
-            self._engine_setup.setParent(self)
             self._engine_setup.hide()
             self._engine_setup = ViewerSetup()
-        scroll = Scrolled(column(self.run, self._engine_setup, None, spacing=0), "setup_scroll", tr("setup"))
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        return scroll
+            setup.insertWidget(1, self._engine_setup)
+        self._setup_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
     def _come_back(self) -> None:
         """Zooming while another page was in front leaves what it needs at least to be told again, and then taken in."""

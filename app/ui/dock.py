@@ -84,7 +84,9 @@ class Dock(QDockWidget):
         strip = _Strip(title)
         strip.close_button.clicked.connect(self.close)
         self.setTitleBarWidget(strip)
-        self.setWidget(panel(column(content, margins=(padding, 0, padding, padding)), "body"))
+        body = column(margins=(padding, 0, padding, padding))
+        self.setWidget(panel(body, "body"))
+        body.addWidget(content)
         # behind another tab a dock still counts as visible: its content must not, so that it costs nothing there
         self.visibilityChanged.connect(content.setVisible)
         self.topLevelChanged.connect(self._on_floated)

@@ -15,8 +15,8 @@ class Page(QWidget):
 
     undoable = Signal(str, object, object)  # what was done on it, in words; what takes it back, and does it again
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         named(self, name, "page")
 
     def action(self, words: str, act: Callable[[], object], keys: str = "") -> QAction:

@@ -23,6 +23,7 @@ from app.session.session_words import session_words
 from app.stage.stage import Stage
 from app.ui.banner import Banner
 from app.ui.layout.boxes import column, held
+from app.ui.look import theme
 from app.ui.page import Page
 from app.ui.undo import UndoStack
 from app.window.actions import WindowActions, page_action
@@ -71,33 +72,34 @@ class MainWindow(QMainWindow):
         self.session, self.bridge = session, bridge
         self.keeps_layout = True
         self._closing = self.finished = False
-        self.page = PlayPage(session, bridge)
+        self.banner = Banner()
+        self.menu = QMenu(self)
+        self.menu.setObjectName("main_menu")
+        self.top_bar = TopBar(self.menu, PAGES)
+        makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
+        self.pages = Pages([lambda: self.page, *makers])
+        central = column(self.top_bar, self.banner, (self.pages, 1), spacing=0)
+        self.setCentralWidget(held(central, "page"))  # before the page is there: what moves is dressed anew
+        self.page = PlayPage(session, bridge, self.pages)
+        self.pages.build(PLAY)
         self.compare: ComparePage | None = None  # built when it is first asked for
         self.models: ModelsPage | None = None  # likewise
         self.recents = RecentModels(self)
         self.server_link = ServerLink(session, self)
         self.fleet = FleetBeside(session, self)
-        self.menu = QMenu(self)
-        self.menu.setObjectName("main_menu")
-        self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
         self.exports = RunExport(session, bridge, self.page, self.runs, self.banner, self._race, self)
         self.notices = Notices(session, bridge, self.banner, self.runs, self)
-        self.top_bar = TopBar(self.menu, PAGES)
         self.undo = UndoStack(self)
         parts = session, bridge, self.runs, self.banner, self.undo
         self.new_session = NewSession(*parts, lambda: self.show_page(PLAY), self)
-        makers = self._make_chat, self._make_compare, self._make_runs, self._make_models
-        self.pages = Pages([lambda: self.page, *makers])
-        self.pages.build(PLAY)
         self.opener = Opener(self.pages, self.runs, self._open_race, self.page.take_file)
         self.open_path = self.opener.open
         self.viewer = Viewer(self.banner, self.runs, self.open_path, partial(self.show_page, RUNS))
         stage = Stage(session, bridge, self.page, self._built_compare, self.pages, self.show_page)
         self.touring = Touring(stage, self.runs, self.banner, self)
         self.presenting = Presenting(stage, self.touring, (self.top_bar, self.banner), self)
-        shown = self.top_bar, self.banner, (self.pages, 1), self.touring.bar
-        self.setCentralWidget(held(column(*shown, spacing=0), "page"))
+        central.addWidget(self.touring.bar)
         self.window_actions = WindowActions(self, self.pages, {page.name: page.title for page in PAGES})
         self.layout_kept = WindowLayout(self, self.page, self.banner, QRect(QPoint(0, 0), QSize(*FIRST_SIZE)))
         self.commands = self.window_actions.all
@@ -224,6 +226,7 @@ class MainWindow(QMainWindow):
         self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
+        theme.changes.theme_changed.connect(self.top_bar.fold)  # once the page has given way
         self.undo.failed.connect(
             lambda words: self.banner.tell("warning", tr("That cannot be undone"), sentence(words))
         )

@@ -60,9 +60,7 @@ class TopBar(QFrame):
         row, self._brand, self._logo = QHBoxLayout(self), label("Batchscope", "brand"), Logo()
         fill(row, self._logo, self._brand, 8, *self.pages.buttons(), margins=(16, 7, 12, 7), spacing=8)
         fill(row, (self.status, 1), self.search, self.menu_button, margins=None)
-
         self.setMinimumWidth(1)  # its words give way before the window grows
-        theme.changes.theme_changed.connect(self._fold)
 
     def say(self, words: str) -> None:
         """What is loaded, or under way: facts of which the last go first where they have no room."""
@@ -71,9 +69,9 @@ class TopBar(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fold()
+        self.fold()
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
         """Where there is little room, the name goes, and search and menu are signs."""
         layout = self.layout()
         assert layout is not None
