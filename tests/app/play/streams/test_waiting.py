@@ -25,13 +25,17 @@ def shown(trace: Trace, moment: float) -> list[RequestView]:
 @pytest.mark.parametrize("mode", ["continuous", "static"])
 def test_who_has_fewest_before_it_is_the_next_to_run(engine: Engine, mode: str, admission: str) -> None:
     workload = load_workload("mixed-lengths", count=12)
-    arrivals = (replace(a, params=a.params.with_(priority=i % 3)) for i, a in enumerate(workload.arrivals))
+    lengths = [max(1, arrival.params.max_tokens // 8) for arrival in workload.arrivals]
+    arrivals = (
+        replace(arrival, params=arrival.params.with_(priority=i % 3, max_tokens=length))
+        for i, (arrival, length) in enumerate(zip(workload.arrivals, lengths, strict=True))
+    )
     workload = replace(workload, arrivals=tuple(arrivals))
     trace = engine.run(workload, EngineConfig(mode, 2, admission=admission)).result(60)
     started = dict.fromkeys(int(request) for step in trace.steps for request in step.request)
     order = {request: place for place, request in enumerate(started)}
     told = 0
-    for step in list(trace.steps)[::15]:
+    for step in list(trace.steps)[::5]:
         views = shown(trace, step.ended)
         words = waiting_words(views, trace.header, trace.requests)
         waiting = sorted((view.request for view in views if view.state is State.WAITING), key=order.__getitem__)
