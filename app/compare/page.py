@@ -57,8 +57,8 @@ class ComparePage(Page):
 
     panel_built = Signal(object)  # InsightPanel of a lane
 
-    def __init__(self, session: Session) -> None:
-        super().__init__("compare_page")
+    def __init__(self, session: Session, parent: QWidget) -> None:
+        super().__init__("compare_page", parent)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
@@ -72,7 +72,7 @@ class ComparePage(Page):
         said = partial(ExportMenu, title=tr("Save the race"), what=tr("The race"), stem="race", each=tr("Save as"))
         self.export = said(self, entries, ready=lambda: self.race.file is not None and self._table() is not None)
         self.sweep_export = table_menu(self, lambda: self.sweep.result, "sweep")
-        self.setup = RaceSetup(self.export)
+        self.setup = RaceSetup(self.export, self)
         self.notice = Banner()
         self.saved = SavedRaces(session, self.notice, self)
         self.replay = ReplayBar(self.race)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QFrame, QGridLayout, QMenu
+from PySide6.QtWidgets import QButtonGroup, QFrame, QGridLayout, QMenu, QWidget
 
 from app import storage
 from app.compare import choice as race_choice
@@ -44,8 +44,8 @@ class RaceSetup(QFrame):
     race_asked = Signal()
     stop_asked = Signal()
 
-    def __init__(self, export: QMenu) -> None:
-        super().__init__()
+    def __init__(self, export: QMenu, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         named(self, "race_setup", "panel")
         self.choice = race_choice.recall()
         self._cards: dict[str, WorkloadCard] = {card.name: card for card in list_workloads()}

@@ -43,8 +43,8 @@ class ModelsPage(Page):
     load_asked = Signal(object)  # ModelSpec
     loaded = Signal(object)  # ModelCard of a load that was asked for here
 
-    def __init__(self, session: Session, recents: RecentModels) -> None:
-        super().__init__("models_page")
+    def __init__(self, session: Session, recents: RecentModels, parent: QWidget) -> None:
+        super().__init__("models_page", parent)
         self._session, self.recents = session, recents
         self.downloads = Downloads(session, self)
         self.rows = ModelRows(session)

@@ -242,7 +242,7 @@ class MainWindow(QMainWindow):
     def _make_compare(self) -> ComparePage:
         from app.compare.page import ComparePage
 
-        self.compare = ComparePage(self.session)
+        self.compare = ComparePage(self.session, self.pages)
         self.exports.figures.offer_race(self.compare)
         return self.compare
 
@@ -259,7 +259,7 @@ class MainWindow(QMainWindow):
     def _make_models(self) -> ModelsPage:
         from app.models.page import ModelsPage
 
-        self.models = ModelsPage(self.session, self.recents)
+        self.models = ModelsPage(self.session, self.recents, self.pages)
         self.models.load_asked.connect(self.page.model.load_asked)
         self.models.loaded.connect(self._on_loaded_from_models)
         return self.models
