@@ -84,13 +84,9 @@ def _word(pixels: Array, ratio: float, text: str, font: QFont, color: QColor, bo
     left, right = (max(0, round(x * ratio)) for x in (box.left(), box.right()))
     top, bottom = (max(0, round(y * ratio)) for y in (box.top(), box.bottom()))
     found, counts = np.unique(pixels[top:bottom, left:right], return_counts=True)
-    seen = [(QColor(rgb), many) for rgb, many in zip(found.tolist(), counts.tolist())]
-    grounds = [each for each, many in seen if many >= GROUND * counts.sum() and not _near(each, color)]
-    if not any(_near(each, color) for each, _ in seen):
+    channels = found[:, None] >> np.array([16, 8, 0], np.uint32) & 255
+    near = (np.abs(channels.astype(int) - color.getRgb()[:3]) <= NEAR).all(axis=1)
+    if not near.any():
         return Word(text, font.pixelSize(), 0.0)
+    grounds = [QColor(rgb) for rgb in found[~near & (counts >= GROUND * counts.sum())].tolist()]
     return Word(text, font.pixelSize(), min((contrast(color, ground) for ground in grounds), default=0.0))
-
-
-def _near(one: QColor, other: QColor) -> bool:
-    pairs = zip((one.red(), one.green(), one.blue()), (other.red(), other.green(), other.blue()))
-    return all(abs(a - b) <= NEAR for a, b in pairs)
