@@ -18,7 +18,7 @@ class Pace:
 
     def __init__(self, target: float) -> None:
         self.target = target
-        self._aim = 1.0
+        self._aim = 0.9  # steps scatter, who knows by how much
         self._costs = _Costs()
         self._most = 0, 0  # decodes and tokens of prompts that a step has had: far beyond, nothing is known
         self._ended = 0.0

@@ -1,8 +1,9 @@
-"""Draws the picture of a race against a server that is not ours.
+"""Draws the picture of a race that was kept: that against a server that is not ours, and that of a target for gaps.
 
-python packaging/server_race_picture.py RACE [FILE]
+python packaging/race_picture.py RACE [FILE]
 
-RACE was kept by `batchscope compare continuous:8 server=URL:name=llama.cpp --out RACE`.
+RACE was kept by `batchscope compare LANES --out RACE`: `continuous:8 server=URL:name=llama.cpp`, or, for
+`compare-target.png`, `chunked:16 chunked:16:budget=128 chunked:16:itl=0.004 --workload long-prompt --repeats 3`.
 """
 
 import argparse
