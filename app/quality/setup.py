@@ -36,7 +36,7 @@ class QualitySetup(QWidget):
         super().__init__()
         self.setObjectName("quality_setup")
         self._subject: Subject | None = None
-        self._unticked: dict[tuple[str, str | None], set[str]] = defaultdict(set)  # by model: what a person unticked
+        self._ticked: dict[tuple[str, str | None], dict[str, bool]] = defaultdict(dict)  # by model: what a person did
         self._showing = False
         self.boxes: dict[str, TickBox] = {}
         self._flow = Flow()
@@ -69,11 +69,11 @@ class QualitySetup(QWidget):
         self._subject = subject
         if [*self.boxes] != [way.key for way in subject.ways]:
             self._make_boxes(subject.ways)
-        off = self._unticked[subject.key]
+        ticked = self._ticked[subject.key]
         for way in subject.ways:
             box = self.boxes[way.key]
             box.setEnabled(not way.reason)
-            box.setChecked(not way.reason and way.key not in off)
+            box.setChecked(not way.reason and ticked.get(way.key, not way.asked))
             tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}".strip()
             box.setToolTip(tip)
             box.setAccessibleDescription(tip)
@@ -106,8 +106,7 @@ class QualitySetup(QWidget):
 
     def _on_ticked(self, key: str, on: bool) -> None:
         if not self._showing and self._subject is not None:
-            off = self._unticked[self._subject.key]
-            off.discard(key) if on else off.add(key)
+            self._ticked[self._subject.key][key] = on
         self._on_edited()
 
     def _on_edited(self) -> None:

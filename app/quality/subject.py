@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.language import tr
-from app.quality.words import scheme_words
+from app.quality.words import cache_words, scheme_words
 from app.session.memory.estimate import RUNTIME, beside, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
@@ -14,12 +14,13 @@ from engine.memory import Fit, fits
 from engine.quality import origin_of
 
 ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
+FORGETFUL = ("window-128", "window-128-0")  # caches that are offered too: with an answer's first tokens, and without
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to load the model that can be measured. `reason`: why it cannot be, with the remedy. `needed`: bytes that
-    it takes."""
+    it takes. `asked`: measured only where a person ticks it."""
 
     key: str
     title: str
@@ -28,6 +29,7 @@ class Way:
     reason: str = ""
     needed: int = 0
     cache: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,10 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
         words = tr("the original's weights rounded to bfloat16: what 16 bits alone cost")
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
-    for kv_dtype in KV_DTYPES[1:]:
-        way = _way("none", original, own, free)
-        words = tr("the original over a KV cache of {dtype}: a byte a value, and one for each head", dtype=kv_dtype)
-        title = f"KV {kv_dtype}"
-        ways.append(replace(way, key=f"kv-{kv_dtype}", title=title, sentence=words, cache=kv_dtype))
+    for cache in (*KV_DTYPES[1:], *FORGETFUL):
+        way, words = _way("none", original, own, free), cache_words(cache)
+        named = {"key": f"kv-{cache}", "title": f"KV {cache}", "cache": cache, "asked": cache in FORGETFUL}
+        ways.append(replace(way, sentence=words, **named))
     needed = own.weights + own.activations
     return Subject(plain, original, tuple(ways), problem, stored, own.dtype, needed, free, beside(memory.runtime))
 

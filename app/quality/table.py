@@ -85,7 +85,7 @@ class QualityModel(SortedModel[QualityRow]):
         if row.error:
             return sentence(row.error)
         if column < FIGURES and row.cache:
-            return cache_words(row.cache)
+            return sentence(cache_words(row.cache)) + "."
         if column < FIGURES and row.quantization in SCHEMES:
             return sentence(scheme_words(row.quantization)) + "."
         return self.columns[column].tip

@@ -50,9 +50,11 @@ def cache_words(name: str) -> str:
     """What the KV cache of that name is, for a row of the original over it."""
     cache = KvCache.named(name)
     if cache.kv_window is None:
-        return tr("The original's weights over a KV cache of {dtype}.", dtype=cache.kv_dtype)
+        return tr(
+            "the original over a KV cache of {dtype}: a byte a value, and one for each head", dtype=cache.kv_dtype
+        )
     kept = {"newest": cache.kv_window, "first": cache.kv_sinks}
-    return tr("The original over a cache that keeps the newest {newest:,} tokens and the first {first:,}.", **kept)
+    return tr("the original over a cache that keeps the newest {newest:,} tokens and the first {first:,}", **kept)
 
 
 def precision(row: QualityRow) -> str:

@@ -327,7 +327,7 @@ class Engine(EngineFace):
             committed = self.beside.join(launched, committed)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
-        self.scheduler.timed(launched.plan, launched.started, ended)
+        self.scheduler.timed(launched.plan, ended)
         times = launched.started - self._origin, ended - self._origin
         noted = NotedStep(launched.step, *times, launched, committed, self.scheduler, self._piece)
         self._tell_soon(noted.record)

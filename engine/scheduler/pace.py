@@ -21,14 +21,15 @@ class Pace:
         self._aim = 0.9  # steps scatter, who knows by how much
         self._costs = _Costs()
         self._most = 0, 0  # decodes and tokens of prompts that a step has had: far beyond, nothing is known
-        self._ended = 0.0
+        self._ended: float | None = None
 
-    def learn(self, decodes: int, prompts: int, started: float, ended: float) -> None:
-        """From a step of so many tokens of answers and of prompts. One that started before another had ended took the
-        time since that end."""
-        seconds, self._ended = ended - max(started, self._ended), ended
-        if not decodes:
+    def learn(self, decodes: int, prompts: int, ended: float) -> None:
+        """From a step of so many tokens of answers and of prompts. Who answers had a token in the step before too: so
+        the gap is the time since that one ended."""
+        before, self._ended = self._ended, ended
+        if before is None or not decodes:
             return
+        seconds = ended - before
         self._costs.learn(decodes, prompts, seconds)
         self._most = max(decodes, self._most[0]), max(prompts, self._most[1])
         moved = self._aim * (1 + GAIN * (MISSES - (seconds > self.target)))

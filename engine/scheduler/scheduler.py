@@ -151,11 +151,11 @@ class Scheduler:
         self.ledger.limits.went_well(self.config.token_budget, self.config.slots)
         return committed
 
-    def timed(self, plan: StepPlan, started: float, ended: float) -> None:
-        """A step that was committed took this long; seconds of one clock."""
+    def timed(self, plan: StepPlan, ended: float) -> None:
+        """A step that was committed ended then, by a clock in seconds."""
         if (pace := self.ledger.limits.pace) is not None:
             prompts = sum(row.count for row in plan.rows if row.kind is Kind.PREFILL)
-            pace.learn(sum(row.count for row in plan.rows) - prompts, prompts, started, ended)
+            pace.learn(sum(row.count for row in plan.rows) - prompts, prompts, ended)
 
     def retract(self, plan: StepPlan) -> None:
         """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait

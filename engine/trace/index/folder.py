@@ -27,7 +27,8 @@ from engine.trace.trace import Trace
 OWN = (  # modules whose objects are kept
     *("engine.trace.column", "engine.trace.tally", "engine.trace.presence", "engine.trace.measures.metrics"),
     *("engine.trace.measures.spread", "engine.trace.measures.priority_class"),
-    *("engine.trace.requests", "engine.trace.records.request", "engine.trace.records.step", "engine.config.specs"),
+    *("engine.trace.requests", "engine.trace.records.request", "engine.trace.records.step"),
+    "engine.config.sampling_params",
 )
 _SELECT = "select seq, kind, data from records where seq >= ? and seq < ? order by seq"
 

@@ -66,10 +66,14 @@ def checkpoint(folder: Path, **origin: object) -> Path:
 
 def test_every_quantization_can_be_ticked_where_it_can_be_loaded(panel: QualityPanel) -> None:
     boxes = panel.setup.boxes
-    assert [*boxes] == [*OF_LAYERS[1:], "bfloat16", "kv-int8", "kv-fp8"]
-    assert all(box.isEnabled() == box.isChecked() for box in boxes.values())
+    assert [*boxes] == [*OF_LAYERS[1:], "bfloat16", "kv-int8", "kv-fp8", "kv-window-128", "kv-window-128-0"]
+    asked = {"kv-window-128", "kv-window-128-0"}
+    assert all(box.isChecked() == (box.isEnabled() and key not in asked) for key, box in boxes.items())
+    assert all(boxes[key].isEnabled() for key in asked)
     assert "scale every 64 weights" in boxes["nf4"].toolTip()
-    assert panel.setup.plan() == Plan(tuple(k for k, b in boxes.items() if b.isEnabled()), "stories", 2048)
+    assert "keeps the newest 128 tokens and the first 0" in boxes["kv-window-128-0"].toolTip()
+    ticked = tuple(key for key, box in boxes.items() if box.isEnabled() and key not in asked)
+    assert panel.setup.plan() == Plan(ticked, "stories", 2048)
     assert panel.empty.isVisible()
     assert panel.empty.text() == EMPTY_WORDS
     assert "one at a time: ~" in panel.status.accessibleName()

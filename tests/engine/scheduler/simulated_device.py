@@ -338,8 +338,8 @@ class Simulation:
             scores.tell(positions, np.zeros(len(positions)), nothing, nothing)
             self.scored.update((row.branch.request.id, at) for at in range(before - 1, scores.known - 1))
         committed = self.scheduler.commit(plan, sampled)
-        began, self.clock = self.clock, self.clock + self.seconds(sum(row.count for row in plan.rows))
-        self.scheduler.timed(plan, began, self.clock)
+        self.clock += self.seconds(sum(row.count for row in plan.rows))
+        self.scheduler.timed(plan, self.clock)
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)
             if outcome.emitted:

@@ -42,8 +42,8 @@ def test_one_gap_in_twenty_is_longer_than_the_target(machine: tuple[float, ...],
         decodes, waits = 32 + draw.randint(-4, 4), draw.random() < 0.9
         prompts = pace.prompts(decodes) if waits else 0
         seconds = takes(decodes, prompts)
-        pace.learn(decodes, prompts, clock, clock + seconds)
         clock += seconds
+        pace.learn(decodes, prompts, clock)
         if step > STEPS // 3:
             missed += seconds > pace.target
             taken += prompts
@@ -60,48 +60,38 @@ def test_a_machine_that_becomes_slower_or_quicker_is_learned_anew() -> None:
     found = []
     for speed in (1.0, 0.5, 2.0):
         for _ in range(400):
-            seconds = (2e-3 + 5e-5 * (prompts := pace.prompts(20))) / speed
-            pace.learn(20, prompts, clock, clock + seconds)
-            clock += seconds
+            clock += (2e-3 + 5e-5 * (prompts := pace.prompts(20))) / speed
+            pace.learn(20, prompts, clock)
         found.append(prompts)
     assert found == pytest.approx([360, 160, 760], rel=0.2)
 
 
 def test_nothing_is_known_at_first_and_a_line_is_not_trusted_far_beyond() -> None:
     pace, clock, sizes = Pace(1.0), 0.0, []
+    pace.learn(0, 99, clock)
     for _ in range(5):
         sizes.append(pace.prompts(4))
-        pace.learn(4, sizes[-1], clock, clock + 1e-3 * sizes[-1])
-        clock += 1.0
+        clock += 1e-3 * sizes[-1]
+        pace.learn(4, sizes[-1], clock)
     assert sizes == [1, 2, 4, 8, 16]
 
 
 def test_what_held_a_step_up_once_is_no_measure_of_the_next() -> None:
     pace = Pace(0.02)
     for step in range(200):
-        pace.learn(8, 200, step, step + 0.012)
+        pace.learn(8, 200, 0.012 * step)
     before = pace.prompts(8)
-    pace.learn(8, 200, 200, 205)
+    pace.learn(8, 200, 7.0)
     assert pace.prompts(8) > 0.7 * before
-
-
-def test_steps_in_flight_together_are_as_long_as_the_time_between_their_ends() -> None:
-    apart, together = Pace(0.02), Pace(0.02)
-    for step in range(100):
-        apart.learn(8, 16, 0.01 * step, 0.01 * (step + 1))
-        together.learn(8, 16, max(0.0, 0.01 * (step - 1)), 0.01 * (step + 1))
-    assert together.joins(15) == apart.joins(15)
-    assert apart.joins(8)
-    assert not apart.joins(60)
-    assert apart.joins(0), "one runs whatever it takes"
 
 
 def test_who_waits_does_not_wait_for_what_once_was() -> None:
     pace, clock = Pace(0.05), 0.0
     for running, prompts, seconds in [*[(12, 16, 0.04)] * 80, *[(1, 0, 0.003)] * 200]:
-        pace.learn(running, prompts, clock, clock + seconds)
         clock += seconds
+        pace.learn(running, prompts, clock)
     pace.target = 0.012
+    assert pace.joins(0), "one runs whatever it takes"
     assert pace.joins(1), "two decode in 6 ms at most, though with prompts it was 40 before"
     assert not pace.joins(8)
 
