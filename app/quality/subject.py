@@ -101,8 +101,8 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
     for cache in (*KV_DTYPES[1:], *FORGETFUL):
         way, words = _way("none", original, own, free), cache_words(cache)
-        named = {"key": f"kv-{cache}", "title": f"KV {cache}", "cache": cache, "asked": cache in FORGETFUL}
-        ways.append(replace(way, sentence=words, **named))
+        way = replace(way, key=f"kv-{cache}", title=f"KV {cache}", sentence=words, cache=cache)
+        ways.append(replace(way, asked=cache in FORGETFUL))
     needed = own.weights + own.activations
     return Subject(plain, original, tuple(ways), problem, stored, own.dtype, needed, free, beside(memory.runtime))
 
