@@ -111,7 +111,7 @@ def test_a_load_that_fails_at_its_end_leaves_memory_as_it_was(
 
 
 def test_a_model_without_room_for_its_cache_leaves_memory_as_it_was(folder: Callable[[str], Path]) -> None:
-    spec, errors = ModelSpec(str(folder("none")), device="cpu"), list[object]()
+    spec, errors = ModelSpec(str(folder("nf4")), "nf4", device="cpu"), list[object]()
 
     def fail() -> None:
         with pytest.raises(InvalidInput) as caught:
