@@ -64,7 +64,7 @@ class LiveBudgetSheet(Popover):
             found.append(("token_budget", tr("Budget"), BUDGET, 1, config.token_budget, 1))
             found.append(("prefill_share", tr("Prompts"), SHARE, 0.01, 1.0, 0.01))
         if mode in TARGET_MODES:
-            most = max(MOST_TARGET, 4 * (config.target_itl or 0.0))
+            most = max(MOST_TARGET, 4 * (config.target_itl or 0.0), self.budget.target_itl)
             found.append(("target_itl", tr("Gaps, ms"), TARGET, 0.0, MS * most, 0.5))
         if mode not in SOLITARY_MODES:
             found.append(("max_running", tr("Running"), RUNNING if config.paged else PADDED, 1, config.max_running, 1))
@@ -114,9 +114,7 @@ class LiveBudgetButton(QToolButton):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        named(
-            self, "live_budget", said=TITLE, tip=tr("Token budget, prompts' share and running limit of the next step")
-        )
+        named(self, "live_budget", said=TITLE, tip=SETS)
         self._session = session
         self.sheet: LiveBudgetSheet | None = None
         self.setText(tr("Budget"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from engine.config.checks import InvalidInput, whole
+from engine.config.checks import InvalidInput
 from engine.config.live_budget import BudgetChanges
 from engine.remote.asks import heard, token_ids
 from engine.remote.frames import STATE, pack
@@ -200,8 +200,6 @@ class Watcher:
     async def _steer(self, asked: Json) -> Json:
         self._controls()
         given: Json = {name: asked[name] for name in BudgetChanges.__annotations__ if asked.get(name) is not None}
-        for name in {"token_budget", "max_running"} & given.keys():
-            whole(name, given[name])
         return asdict(await self._service.ask(lambda: self._service.engine.steer(**given)))
 
     async def _read(self, verb: str, asked: Json) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.scheduler.pace import Pace
+from engine.scheduler.limits import Pace
 from engine.trace.records import Refusal
 from tests.engine.scheduler.simulated_device import Simulation, alone
 
@@ -91,9 +91,9 @@ def test_who_waits_does_not_wait_for_what_once_was() -> None:
         clock += seconds
         pace.learn(running, prompts, clock)
     pace.target = 0.012
-    assert pace.joins(0), "one runs whatever it takes"
-    assert pace.joins(1), "two decode in 6 ms at most, though with prompts it was 40 before"
-    assert not pace.joins(8)
+    assert pace.joins(0, 1), "one runs whatever it takes"
+    assert pace.joins(1, 1), "two decode in 6 ms at most, though with prompts it was 40 before"
+    assert not pace.joins(8, 1)
 
 
 def crowded(target: float | None, **changes: object) -> Simulation:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.config.live_budget import LiveBudget
 from engine.config.specs import ADMISSIONS, DELIVERIES, MODES, PAGED_MODES, EngineConfig
-from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
+from engine.scheduler.limits.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
 from tests.engine.scheduler.simulated_device import END, PLAIN, Simulation, alone, alone_in_beams

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from engine.config.live_budget import LiveBudget
-from engine.scheduler.pace import Pace
+from engine.scheduler.limits.pace import Pace
 from engine.trace.records import Refusal
 
 SMALLEST = 16  # prompt tokens: below, a step is hardly smaller

@@ -1,11 +1,13 @@
 """How much a step may compute where the gaps between an answer's tokens shall stay within a target: learned from the
 steps that were. No torch."""
 
+import numpy as np
+
 KEEP = 1 - 1 / 64  # of what was learned, with every step of its kind
 MISSES = 0.05  # the share of gaps that may be longer than the target
 GAIN = 0.1  # how far one gap that misses moves the aim
 LOWEST = 0.25  # of the target: less is not aimed at, however many gaps miss it
-SLIGHT = 1e-3  # of a count's square: how much small costs are preferred
+SLIGHT = 1e-3  # of a count's square: how much small costs are preferred where the steps leave them open
 
 
 class Pace:
@@ -37,15 +39,15 @@ class Pace:
 
     def prompts(self, decodes: int) -> int:
         """How many tokens of prompts a step may compute beside so many of answers."""
-        most, each = 2 * self._most[1], self._costs.of_prompts
-        left = self._aim * self.target - self._costs.of(decodes, 0)
+        most, each = 2 * self._most[1], self._costs.of_prompt
+        left = self._aim * self.target - self._costs.of_answers(decodes)
         return max(1, min(most, int(left / each) if each > 0 else most))  # who has joined gets on
 
-    def joins(self, running: int, more: int = 1) -> bool:
+    def joins(self, running: int, more: int) -> bool:
         """Whether so many more may run beside so many: whether all of them can decode within the target. What their
         prompts would take is no matter: while nobody joins, nothing new is learned of that."""
         known = running < 2 * self._most[0]
-        return not running or (known and self._costs.of(running + more, 0) <= self._aim * self.target)
+        return not running or (known and self._costs.of_answers(running + more) <= self._aim * self.target)
 
 
 class _Costs:
@@ -54,51 +56,30 @@ class _Costs:
     without no older, and the other way round."""
 
     def __init__(self) -> None:
-        self._kinds = [_nothing(), _nothing()]  # the normal equations: sums of products, without and with prompts
+        self._products = np.zeros((2, 4, 4))  # sums, by whether there were prompts; the last line is the seconds'
         self._costs = [0.0] * 3
 
     @property
-    def of_prompts(self) -> float:
-        """Seconds a token."""
+    def of_prompt(self) -> float:
+        """Seconds for each of its tokens; 0 where that is not known yet."""
         return self._costs[2]
 
-    def of(self, decodes: int, prompts: int) -> float:
-        """Seconds that such a step takes; what is not known yet takes none."""
-        alone, decode, prompt = self._costs
-        return alone + decode * decodes + prompt * prompts
+    def of_answers(self, tokens: int) -> float:
+        """Seconds of a step without prompts; what is not known yet takes none."""
+        return self._costs[0] + self._costs[1] * tokens
 
     def learn(self, decodes: int, prompts: int, seconds: float) -> None:
-        counts = [count / max(seconds, 1e-6) for count in (1.0, decodes, prompts, seconds)]
-        kind = self._kinds[prompts > 0]
-        self._kinds[prompts > 0] = [
-            [KEEP * total + count * other for total, other in zip(row, counts)] for row, count in zip(kind, counts)
-        ]
-        sums = [[a + b for a, b in zip(*both)] for both in zip(*self._kinds)]
-        self._costs, known = [0.0] * 3, [i for i in range(3) if sums[i][i]]
+        counts = np.array((1.0, decodes, prompts, seconds)) / max(seconds, 1e-6)
+        kind = self._products[int(prompts > 0)]
+        kind *= KEEP
+        kind += np.outer(counts, counts)
+        products = self._products.sum(axis=0)
+        products[np.diag_indices(3)] *= 1 + SLIGHT
+        self._costs, known = [0.0] * 3, [i for i in range(3) if products[i, i]]
         while known:
-            costs = _solved([[*(sums[i][j] for j in known), sums[i][3]] for i in known])
+            costs = np.linalg.solve(products[np.ix_(known, known)], products[known, 3]).tolist()
             if min(costs) >= 0:
                 for i, cost in zip(known, costs, strict=True):
                     self._costs[i] = cost
                 break
             del known[costs.index(min(costs))]
-
-
-def _nothing() -> list[list[float]]:
-    return [[0.0] * 4 for _ in range(3)]
-
-
-def _solved(rows: list[list[float]]) -> list[float]:
-    """The solution of normal equations, by elimination. What they leave open, as where all steps were alike, is decided
-    by a slight preference for small costs."""
-    for i, row in enumerate(rows):
-        row[i] *= 1 + SLIGHT
-    for i, row in enumerate(rows):
-        for later in rows[i + 1 :]:
-            factor = later[i] / row[i]
-            later[:] = [b - factor * a for a, b in zip(row, later)]
-    costs = list[float]()
-    for row in reversed(rows):  # of the last cost alone, of the last two, ...
-        at = len(rows) - 1 - len(costs)
-        costs.insert(0, (row[-1] - sum(a * cost for a, cost in zip(row[at + 1 : -1], costs))) / row[at])
-    return costs
