@@ -74,5 +74,5 @@ def test_the_chart_of_gaps_shows_what_was_aimed_at_and_the_measures_what_was_kep
     kept = measure(trace).gaps_within
     assert kept is not None
     assert 0 <= kept < 1
-    assert itl.last(measure(trace))[0].endswith(f"{100 * kept:.0f} % within the target")  # type: ignore[index]
+    assert itl.last(measure(trace))[0] == f"ITL  p50 · {100 * kept:.0f} % in time"  # type: ignore[index]
     assert ("target_itl", "Target ITL", "1.00 ms") in batching_facts(trace.header)  # type: ignore[arg-type]

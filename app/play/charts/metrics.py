@@ -129,7 +129,7 @@ class Latency(Metric):
         text, _, unit = duration(spread.p50).partition(" ")
         title = f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}"
         if self.name == "itl" and run.gaps_within is not None:
-            title = tr("{title} · {percent:.0f} % within the target", title=title, percent=100 * run.gaps_within)
+            title = tr("ITL  p50 · {percent:.0f} % in time", percent=100 * run.gaps_within)
         return (title, (text, unit)) if spread.p99 else None
 
     def short(self, title: str) -> str:
