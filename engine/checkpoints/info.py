@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
-from engine.checkpoints.kv_heads import OWN, repeated_heads
+from engine.checkpoints.kv_heads import LATENT, OWN, repeated_heads
 from engine.checkpoints.mxfp4_settings import METHOD, check_packed, holds_mxfp4
 from engine.checkpoints.weight_names import sort_weights
 from engine.config.checks import shown
@@ -52,7 +52,7 @@ class ModelInfo:
     checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token goes through in a layer. `window`:
     tokens that its sliding-window layers see, 0 where there are none. `tensors` maps names to (elements, bytes) as
     stored. `kv_heads_stored`: key and value heads of the checkpoint, where each is to be held several times, which all
-    else counts; 0 where each is held once.
+    else counts; 0 where each is held once. `latent`: K and V are one vector of `head_dim` numbers a layer.
     """
 
     name: str
@@ -87,6 +87,7 @@ class ModelInfo:
     kv_vectors: int = 0
     kv_layers: int = 0
     kv_heads_stored: int = 0
+    latent: bool = False
 
     @property
     def stored_as(self) -> str:
@@ -152,13 +153,17 @@ def inspect_parts(
     layers, kept_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
     kept_heads = kept_heads or (1 if text.get("multi_query") else heads)
     head_dim = number("head_dim", "kv_channels") or hidden // heads
-    if some("kv_lora_rank"):  # latent attention: every head has keys of its own, in two parts
-        kept_heads, head_dim = heads, some("qk_nope_head_dim") + some("qk_rope_head_dim")
+    latent = bool(some(LATENT)) and kv_heads == OWN
+    if latent:
+        kept_heads, head_dim = 1, some(LATENT) + some("qk_rope_head_dim")
+    elif some(LATENT):  # every head's keys and values, one as wide as the other
+        wide_key = some("qk_nope_head_dim") + some("qk_rope_head_dim")
+        kept_heads, head_dim = heads, max(wide_key, some("v_head_dim"))
     kept = max(1, layers - some("num_kv_shared_layers")) if layers else 0  # the last ones read what others keep
     full = 0  # layers whose heads are of another width
     if some("global_head_dim"):
         full = list(text.get("layer_types") or ())[:kept].count("full_attention")
-    vectors = 2 * (kept - full) * kept_heads
+    vectors = (1 if latent else 2) * (kept - full) * kept_heads
     full_vectors = 2 * full * (some("num_global_key_value_heads") or kept_heads)
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else 0
     return ModelInfo(
@@ -194,6 +199,7 @@ def inspect_parts(
         kv_vectors=vectors + full_vectors,
         kv_layers=kept,
         kv_heads_stored=0 if repeated is None else repeated.own,
+        latent=latent,
     )
 
 

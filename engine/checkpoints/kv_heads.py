@@ -16,6 +16,7 @@ from engine.checkpoints.tensor_part import Ranges, TensorPart
 from engine.config.checks import InvalidInput, check
 
 ALL, OWN = "all", "auto"  # what `ModelSpec.kv_heads` says besides numbers
+LATENT = "kv_lora_rank"  # of a config: how many numbers all heads' keys and values are made of
 MOST = 1024  # times that a head is offered to be held
 Headers = Mapping[str, tuple[tuple[int, ...], str]]
 
@@ -77,6 +78,8 @@ def repeated_heads(config: Mapping[str, Any], kv_heads: int | str) -> RepeatedHe
     text: dict[str, Any] = {**config, **(nested if isinstance(nested, Mapping) else {})}
     shape: list[Any] = [text.get(name) for name in ("num_attention_heads", "num_key_value_heads", "hidden_size")]
     heads, own, hidden = shape
+    if kv_heads == ALL and text.get(LATENT):
+        return None  # those that are made of a latent are kept as they are
     if kv_heads == ALL and (own == heads or not own) and not text.get("multi_query"):
         return None  # each has its own already
     kind, use = config["model_type"], "use auto, the model's own"
@@ -98,6 +101,6 @@ def repeated_heads(config: Mapping[str, Any], kv_heads: int | str) -> RepeatedHe
 REFUSED = {
     "auto_map": "brings its own code",
     "multi_query": "has queries, keys and values in one matrix",
-    "kv_lora_rank": "makes keys and values of a latent, and shares no heads",
+    LATENT: "makes keys and values of a latent: use all to keep those of every head, or auto, the latent",
     "num_global_key_value_heads": "has heads of two kinds",
 }

@@ -1,8 +1,6 @@
 """How the engine shares out a memory: the rules that a load follows and that tell beforehand whether a model fits. No
 torch."""
 
-from collections.abc import Sequence
-
 from engine.config.specs import EngineConfig
 from engine.scheduler.block_pool import blocks_for
 from engine.trace.records import ModelCard
@@ -71,14 +69,6 @@ def gpu_needs(slots: int, layers: int, vocabulary: int, captured_step: int = 0, 
 def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:
     """Blocks of the pool: what so many running requests could ever fill, within `share` bytes."""
     return min(slots * blocks_for(context or UNKNOWN_CONTEXT, block_size), share // block_bytes)
-
-
-def kv_token_bytes(layers: Sequence[tuple[int, int]], item: int, kv_dtype: str = "auto") -> int:
-    """Bytes of a token's K and V in layers of so many (KV heads, values of a head), `item` bytes a value; of another
-    `kv_dtype` than "auto" a byte each, and one for each head's scale."""
-    if kv_dtype == "auto":
-        return sum(2 * heads * dim * item for heads, dim in layers)
-    return sum(2 * heads * (dim + 1) for heads, dim in layers)
 
 
 def kv_capacity(blocks: int, block_size: int, length: int) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from engine.kernels.attention.options import Options
+from engine.models.latent import absorbed
 from engine.trace.column import Array
 
 NAME = "batchscope"
@@ -50,10 +51,16 @@ def attend(
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention interface; shapes as in `Batch.attend`."""
+    """transformers' attention interface; shapes as in `Batch.attend`. Values may be narrower than keys: they are kept
+    as wide, filled up with zeros."""
     known: Any = module
+    latent, width = absorbed(module), value.shape[-1]
     layer: int = getattr(known, CACHE, known.layer_idx)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if latent is not None:
+        query = latent.queries(query)
+    elif width < key.shape[-1]:
+        value = torch.nn.functional.pad(value, (0, key.shape[-1] - width))
     begun = time.perf_counter()
     options, later = Options(scale, sliding_window, softcap, s_aux), getattr(key, LATER, None)
     watch = getattr(batch, "watch", None)
@@ -68,7 +75,7 @@ def attend(
         timer.seconds += time.perf_counter() - begun
     if watch is not None:
         watch.note(known.layer_idx, layer, query, key, options)
-    return out, None
+    return (out[..., :width] if latent is None else latent.values(out)), None
 
 
 def current_device(device: torch.device) -> AbstractContextManager[object]:

@@ -12,21 +12,24 @@ from engine.checkpoints.info import unstretched
 from engine.config.specs import InvalidInput
 from engine.kernels.attention.tilings import WIDEST
 from engine.memory.allocator import ran_out
-from engine.memory.rules import kv_token_bytes
+from engine.memory.layer_kv import LayerKV, kv_token_bytes
 from engine.models import attention
 from engine.models.config import first_line
+from engine.models.latent import absorbed
 from engine.models.weight_count import count_weights, held_bytes
 from engine.trace.records import ModelCard
+
+_Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # where a tensor lies: address, shape, strides
 
 
 def serve_with_paged_attention(
     module: PreTrainedModel, device: torch.device, held: range | None = None
-) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+) -> tuple[list[LayerKV], tuple[int, ...]]:
     """Sets our attention and proves with a two-token forward that every layer calls it, or, of a stage, those `held`.
 
-    Returns (kv_heads, head_dim) of each layer that has keys and values of its own, and the sliding window (0: none) of
-    each layer, read off what the layers really hand over: one that hands over what an earlier layer did shares that
-    layer's cache. Raises InvalidInput for a model whose layers do not all come through.
+    Returns what each layer keeps that has keys and values of its own, and the sliding window (0: none) of each layer,
+    read off what the layers really hand over: one that hands over what an earlier layer did shares that layer's cache.
+    Raises InvalidInput for a model whose layers do not all come through.
     """
     layers = held or range(int(module.config.get_text_config().num_hidden_layers))
     handed: dict[int, tuple[Any, Tensor, Tensor]] = {}  # held, so that no two lie in one place
@@ -35,10 +38,11 @@ def serve_with_paged_attention(
     def probe(
         layer: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any, sliding_window: int | None = None, **__: Any
     ) -> Any:
-        if k.shape == v.shape and isinstance(getattr(layer, "layer_idx", None), int):
+        if k.shape[:-1] == v.shape[:-1] and v.shape[-1] <= k.shape[-1] and isinstance(getattr(layer, "layer_idx", None), int):
             handed[layer.layer_idx] = layer, k, v
             windows[layer.layer_idx] = sliding_window or 0
-        return torch.zeros_like(q).transpose(1, 2).contiguous(), None
+        wide = q.new_zeros(*q.transpose(1, 2).shape[:-1], v.shape[-1])
+        return wide if (latent := absorbed(layer)) is None else latent.values(wide), None
 
     probe_name = f"{attention.NAME}_probe"
     attention.ALL_ATTENTION_FUNCTIONS.register(probe_name, probe)
@@ -64,12 +68,12 @@ def serve_with_paged_attention(
         handed.clear()  # transformers keeps the probe for ever, and with it whatever that holds on to
     if sorted(seen) != list(layers):
         raise refusal
-    kept: dict[tuple[Any, ...], int] = {}
+    kept: dict[tuple[_Place, _Place], int] = {}
     for i in layers:
         layer, k, v = seen[i]
-        setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
-    own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
-    _refuse_wide_heads(kind, device, max(head_dim for _, head_dim in own))
+        setattr(layer, attention.CACHE, kept.setdefault((_place(k), _place(v)), len(kept)))
+    own = [LayerKV(heads, dim, latent=keys == values) for keys, values in kept for _, heads, _, dim in [keys[1]]]
+    _refuse_wide_heads(kind, device, max(kv.dim for kv in own))
     return own, tuple(windows[i] for i in layers)
 
 
@@ -87,7 +91,7 @@ def _refuse_wide_heads(kind: str, device: torch.device, widest: int) -> None:
         )
 
 
-def _place(x: Tensor) -> tuple[Any, ...]:
+def _place(x: Tensor) -> _Place:
     return x.data_ptr(), tuple(x.shape), x.stride()
 
 
@@ -116,13 +120,13 @@ def describe(
     source: str,
     name: str,
     quantization: str,
-    layer_kv: list[tuple[int, int]],
+    layer_kv: list[LayerKV],
     windows: tuple[int, ...],
 ) -> ModelCard:
     """The card of a module, its linear layers packed or not; `quantization` as it was really loaded."""
     config = module.config.get_text_config()
     item = module.dtype.itemsize
-    kv_heads, head_dim = layer_kv[0]
+    kept = layer_kv[0]
     context, limit = int(getattr(config, "max_position_embeddings", 0) or 0), unstretched(config.to_dict())
     return ModelCard(
         name=name,
@@ -130,8 +134,9 @@ def describe(
         architecture=type(module).__name__,
         layers=len(windows),
         heads=int(config.num_attention_heads),
-        kv_heads=kv_heads,
-        head_dim=head_dim,
+        kv_heads=kept.heads,
+        head_dim=kept.dim,
+        latent=kept.latent,
         hidden=int(config.hidden_size),
         vocabulary=int(config.vocab_size),
         context=min(context, limit or context),

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.hub import download
 from engine.checkpoints.info import ModelInfo
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
-from engine.checkpoints.kv_heads import repeated_heads
+from engine.checkpoints.kv_heads import ALL, repeated_heads
 from engine.checkpoints.tensor_part import Cut
 from engine.config.schemes import SCHEMES
 from engine.config.specs import InvalidInput, ModelSpec
@@ -24,7 +24,7 @@ from engine.decoding.detokenizer_factory import DetokenizerFactory
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
-from engine.memory.rules import kv_token_bytes
+from engine.memory.layer_kv import LayerKV, kv_token_bytes
 from engine.memory.splitting import expert_groups
 from engine.memory.weight_bytes import layers_share
 from engine.models.adapters import Adapters, install
@@ -33,6 +33,7 @@ from engine.models.card import describe, end_tokens, hold_rotation, serve_with_p
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import answers, device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
+from engine.models.latent import keep_latents
 from engine.models.packed_experts import pack_experts
 from engine.models.packed_linear import pack_linears
 from engine.models.routing import Routing
@@ -69,13 +70,13 @@ class LoadedModel:
     device: torch.device
     dtype: torch.dtype
     eos: frozenset[int]
-    layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each cache: of the layers that share none
+    layer_kv: list[LayerKV]  # of each cache: of the layers that share none
     fusion: Fusion | None = None
     notice: str = ""  # why it is not on the device that "auto" would have taken
     group: Ranked | None = None
     ranks: Ranks | None = None
     held_bytes: int = 0  # of the weights, on this rank
-    others_kv: list[tuple[int, int]] = field(default_factory=list)
+    others_kv: list[LayerKV] = field(default_factory=list)
     stage_layers: tuple[int, ...] = ()
     routing: Routing | None = None
     spec: ModelSpec | None = None  # by which another process loads the same
@@ -180,9 +181,9 @@ def _read(
         narrow_head(module, split.rank, split.ranks)
     with quiet():
         own = None if pipeline is None else pipeline.stage.layers
-        loaded = _served(module, tokenizer, spec.source, info.name, quantization, own)
+        loaded = _served(module, tokenizer, spec.source, info.name, quantization, own, spec.kv_heads != ALL)
     if repeated is not None:
-        if any(heads != repeated.held for heads, _ in loaded.layer_kv):
+        if any(kv.heads != repeated.held for kv in loaded.layer_kv):
             raise InvalidInput(f"{repeated.words}: {info.model_type!r} does not follow its number of heads; use auto")
         loaded.card = replace(loaded.card, kv_heads_stored=repeated.own)
     if quantization != "none":
@@ -257,7 +258,7 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
             raise meant from error
         raise
     loaded.ranks = ranks
-    loaded.others_kv = [heads for each in ranks.layer_kv for heads in each]
+    loaded.others_kv = [kv for each in ranks.layer_kv for kv in each]
     all_kv = [*loaded.layer_kv, *loaded.others_kv]
     if spec.parallel.pipeline > 1:
         stages = [facts_of(loaded.card), *(StageFacts(**each) for each in ranks.stages)]
@@ -289,8 +290,8 @@ def _pipeline(spec: ModelSpec, place: Place, stage: Stage, device: torch.device)
 
 def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:
     """Raises InvalidInput where a layer does not hand over this rank's heads, as wide as the whole model's."""
-    expected = split.kv_heads // split.ranks, split.head_dim
-    if any(heads != expected for heads in loaded.layer_kv):
+    expected = LayerKV(split.kv_heads // split.ranks, split.head_dim)
+    if any(kv != expected for kv in loaded.layer_kv):
         raise InvalidInput(
             f"tensor_parallel={split.ranks}: the attention of model type {split.kind!r} does not follow its number of "
             "heads, so it cannot be split; use 1"
@@ -298,22 +299,36 @@ def _refuse_unsplit(loaded: LoadedModel, split: Split) -> None:
 
 
 def wrap(
-    module: PreTrainedModel, tokenizer: Any, name: str, quantization: str = "none", fused: bool = True
+    module: PreTrainedModel,
+    tokenizer: Any,
+    name: str,
+    quantization: str = "none",
+    fused: bool = True,
+    latents: bool = True,
 ) -> LoadedModel:
     """A module that is in memory already (a random one in a benchmark, say) as a loaded model; `quantization` is how it
-    was quantized; `fused` as `load` does it, else its small operations stay transformers' own."""
-    loaded = _served(module, tokenizer, name, name, quantization)
+    was quantized; `fused` as `load` does it, else its small operations stay transformers' own; `latents` are kept, where
+    keys and values are made of them."""
+    loaded = _served(module, tokenizer, name, name, quantization, latents=latents)
     if fused:
         loaded.fusion = fuse(module)
     return loaded
 
 
 def _served(
-    module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str, own: range | None = None
+    module: PreTrainedModel,
+    tokenizer: Any,
+    source: str,
+    name: str,
+    quantization: str,
+    own: range | None = None,
+    latents: bool = True,
 ) -> LoadedModel:
     """A module with our attention, its linear layers and its experts packed; the card says what it holds then. `own`:
     the layers that a stage has."""
     hold_rotation(module)
+    if latents:
+        keep_latents(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)

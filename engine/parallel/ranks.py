@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import spawn
+from engine.memory.layer_kv import LayerKV
 from engine.parallel.board import Board, RankTimes
 from engine.parallel.channel import Channel
 from engine.parallel.link import CAPTURE, HOST, LEAVE, MAKE, MEASURE, PLAN, QUIT, ROOM, TOLD, Link
@@ -95,7 +96,7 @@ class Ranks:
         self.others: list[Other] = []
         self.weight_bytes: list[int] = []
         self.devices = tuple(devices)
-        self.layer_kv: list[list[tuple[int, int]]] = []  # of each, as `LoadedModel` has it
+        self.layer_kv: list[list[LayerKV]] = []  # of each, as `LoadedModel` has it
         self.stages: list[dict[str, Any]] = []  # what the stages of a pipeline tell of themselves
         self._channel: Channel | None = None
         self.on_lost: Callable[[], None] = lambda: None
@@ -136,7 +137,7 @@ class Ranks:
                 glance()
             told = self._answer(other)
             self.weight_bytes.append(int(told["weight_bytes"]))
-            self.layer_kv.append([(heads, width) for heads, width in told["layer_kv"]])
+            self.layer_kv.append([LayerKV(*kv) for kv in told["layer_kv"]])
             if told["stage"] is not None:
                 self.stages.append(told["stage"])
         shutil.rmtree(self._store, ignore_errors=True)

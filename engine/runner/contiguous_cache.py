@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.attention.padded import NEVER
+from engine.memory.layer_kv import LayerKV
 from engine.models.loading import LoadedModel
 from engine.runner.launched_step import to_device
 from engine.scheduler.request import Branch
@@ -26,15 +27,15 @@ class ContiguousCache:
 
     def __init__(self, model: LoadedModel, tokens: int, slots: int) -> None:
         self._tokens, self._fair_width = tokens, tokens // slots
-        self._shapes = model.layer_kv
+        self._kept = model.layer_kv
         self._dtype, self._device = model.dtype, model.device
         self._flat = [
-            (self._allocate(heads * head_dim), self._allocate(heads * head_dim)) for heads, head_dim in model.layer_kv
+            tuple(self._allocate(kv.heads * kv.dim) for _ in range(1 if kv.latent else 2)) for kv in model.layer_kv
         ]
         self.members: list[Branch] = []  # by strip
         self.lengths: list[int] = []
         self.end = self.width = 0
-        self.layers: list[tuple[Tensor, Tensor]] = []  # K and V as strips, as many as fit
+        self.layers: list[tuple[Tensor, ...]] = []  # K and V as strips, as many as fit; latents, which are both, once
         self._bias = torch.zeros(0, 0)
 
     def _allocate(self, width: int) -> Tensor:
@@ -122,13 +123,13 @@ class ContiguousCache:
         if width == self.width:
             return
         self.width = width
-        flat = zip(self._flat, self._shapes, strict=True)
-        self.layers = [(self._strips(k, *shape), self._strips(v, *shape)) for (k, v), shape in flat]
+        flat = zip(self._flat, self._kept, strict=True)
+        self.layers = [tuple(self._strips(each, kv) for each in both) for both, kv in flat]
 
-    def _strips(self, flat: Tensor, kv_heads: int, head_dim: int) -> Tensor:
+    def _strips(self, flat: Tensor, kv: LayerKV) -> Tensor:
         strips = self._tokens // self.width
-        used = strips * self.width * kv_heads * head_dim
-        return flat[:used].view(strips, kv_heads, self.width, head_dim)
+        used = strips * self.width * kv.heads * kv.dim
+        return flat[:used].view(strips, kv.heads, self.width, kv.dim)
 
     def _move(self, width: int, end: int) -> None:
         """Moves the members' window so that it ends at column `end` of strips of another width, perhaps."""

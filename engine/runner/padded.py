@@ -34,7 +34,7 @@ class WholeBatch:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         if self.cache is not None:
             columns = slice(self.cache.end - self.tokens, self.cache.end)
-            for strips, new in zip(self.cache.layers[layer], (key, value), strict=True):
+            for strips, new in zip(self.cache.layers[layer], (key, value)):
                 strips[self.strips, :, columns] = new
         return causal_attention(query, key, value, self._bias(options.window, query), options).transpose(1, 2)
 
@@ -59,14 +59,14 @@ class NextBatch:
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         cache = self.cache
-        keys, values = cache.layers[layer]
+        kept = cache.layers[layer]
         count, end = len(cache.members), cache.end
-        keys[:count, :, end - 1] = key[:, :, 0]
-        values[:count, :, end - 1] = value[:, :, 0]
+        for strips, new in zip(kept, (key, value)):
+            strips[:count, :, end - 1] = new[:, :, 0]
         # Every query is the last token of its row, so a sliding window is a band of columns.
         first = cache.start if options.window is None else max(cache.start, end - options.window)
-        keys, values = keys[:count, :, first:end], values[:count, :, first:end]
-        return attention(query, keys, values, cache.bias(first), options).transpose(1, 2)
+        keys, *values = (strips[:count, :, first:end] for strips in kept)
+        return attention(query, keys, *(values or [keys]), cache.bias(first), options).transpose(1, 2)
 
 
 def _called_with(row: int, count: int, layer: int, key: Tensor) -> Tensor:

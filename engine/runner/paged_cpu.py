@@ -15,7 +15,7 @@ from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.kernels.cpu.structures import Attention
-from engine.kernels.quantized_kv import CODES, dequantize, is_quantized, rounded
+from engine.kernels.quantized_kv import CODES, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
@@ -29,6 +29,9 @@ from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
 
 LONG_CONTEXT = 2048  # tokens; our attention took 0.3 to 0.6 of torch's time up to 512 of them, 0.8 to 1 at so many
+
+
+Allocate = Callable[[int, int, int, int, torch.dtype, Zeros], Tensor]
 
 
 class Decode(Protocol):
@@ -93,6 +96,14 @@ def _context(caches: tuple[Tensor, Tensor], table: Tensor, length: int, dtype: t
     return k, v
 
 
+def _allocators(compiled: bool, codes: torch.dtype | None) -> tuple[Allocate, Allocate]:
+    """Those of K and V."""
+    if codes is not None:
+        return quantized.allocate, quantized.allocate
+    kind = native if compiled else by_blocks
+    return kind.allocate_keys, kind.allocate_values
+
+
 class PagedRunner(Runner):
     """One model over `blocks` blocks of KV cache, which `zeros` makes where others share it. Rows are packed into one
     sequence `[1, tokens]`; decode rows come first."""
@@ -101,16 +112,14 @@ class PagedRunner(Runner):
         super().__init__(model, config)
         self.block_size = config.block_size
         size, dtype = config.block_size, model.dtype
-        self.compiled = all(native.serves(dtype, size, head_dim) for _, head_dim in model.layer_kv)
+        self.compiled = all(native.serves(dtype, size, kv.dim) for kv in model.layer_kv)
         zeros = zeros or (zeros_in_large_pages if self.compiled or config.kv_dtype != "auto" else by_blocks.plain_zeros)
-        if config.kv_dtype == "auto":
-            caches = native if self.compiled else by_blocks
-            self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype, zeros) for shape in model.layer_kv]
-            self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype, zeros) for shape in model.layer_kv]
-        else:
-            codes = CODES[config.kv_dtype]
-            self.k_caches = [quantized.allocate(blocks, size, *shape, codes, zeros) for shape in model.layer_kv]
-            self.v_caches = [quantized.allocate(blocks, size, *shape, codes, zeros) for shape in model.layer_kv]
+        codes = CODES.get(config.kv_dtype)
+        keys, values = _allocators(self.compiled, codes)
+        for kv in model.layer_kv:
+            shape = blocks, size, kv.heads, kv.dim, codes or dtype, zeros
+            self.v_caches.append(values(*shape))
+            self.k_caches.append(self.v_caches[-1] if kv.latent else keys(*shape))
         self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
         self._sampled = config.most_sampled
         self._recorded: RecordedSteps | None = None
@@ -118,10 +127,6 @@ class PagedRunner(Runner):
         self.mixed_off = "" if config.mixed_graphs else "switched off"
         if model.group is not None and not model.group.recordable and not self.graphs_off:
             self.graphs_off = f"its ranks meet over {model.group.name}, which cannot be recorded"
-
-    @property
-    def block_caches(self) -> list[Tensor]:
-        return [*self.k_caches, *self.v_caches]
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         self.record(report)
@@ -220,8 +225,7 @@ class PagedRunner(Runner):
         cache, table = self.k_caches[layer], torch.tensor(row.branch.blocks[: blocks_for(length, self.block_size)])
         if not is_quantized(cache):
             return by_blocks.gather_context(cache, table, length)
-        held = quantized.keys_of(cache)
-        return dequantize(held.values[table], held.scales[table], self.model.dtype).flatten(0, 1)[:length]
+        return quantized.context(cache, self.v_caches[layer], table, length, self.model.dtype)[0]
 
     def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
         """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""

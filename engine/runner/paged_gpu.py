@@ -76,8 +76,9 @@ class GpuRunner(Runner):
         super().__init__(model, config)
         self.block_size, self._most_sampled = config.block_size, config.most_sampled
         self._codes = CODES.get(config.kv_dtype)
-        self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
-        self.v_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
+        for kv in model.layer_kv:
+            self.k_caches.append(self._allocate(blocks + 1, kv.heads, kv.dim))
+            self.v_caches.append(self.k_caches[-1] if kv.latent else self._allocate(blocks + 1, kv.heads, kv.dim))
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
         sizes = bucket_sizes(config.max_running)
         rows = max(sizes[-1], config.max_running)
@@ -115,10 +116,6 @@ class GpuRunner(Runner):
         if self._codes is not None:
             return allocate(*size, self._codes, self._device)
         return torch.zeros(*size, dtype=self.model.dtype, device=self._device)
-
-    @property
-    def block_caches(self) -> list[Tensor]:
-        return [*self.k_caches, *self.v_caches]
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:

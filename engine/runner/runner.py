@@ -86,6 +86,8 @@ class Runner(ABC):
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
         self.model = model
+        self.k_caches: list[Tensor] = []  # by layer, `[blocks, ...]`; none where the cache has no blocks
+        self.v_caches: list[Tensor] = []
         self.graphs: tuple[int, ...] = ()
         self.graphs_off = ""
         self.mixed_graphs: tuple[int, ...] = ()
@@ -125,8 +127,8 @@ class Runner(ABC):
 
     @property
     def block_caches(self) -> list[Tensor]:
-        """All that is kept a block of the pool, each `[blocks, ...]`; empty where the cache has no blocks."""
-        return []
+        """All that is kept a block of the pool, each `[blocks, ...]`: what is K and V at once, once."""
+        return list({id(cache): cache for cache in (*self.k_caches, *self.v_caches)}.values())
 
     def keep_host_blocks(self, count: int) -> None:
         """Takes host memory for so many blocks."""

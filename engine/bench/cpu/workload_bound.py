@@ -22,6 +22,7 @@ from engine.bench.subject import Case
 from engine.core.setup.roof import measure_roof
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.memory.layer_kv import kv_token_bytes
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import JoinedLinear, PackedLinear
 from engine.trace.records import Roof
@@ -123,7 +124,7 @@ def bound_of(case: Case, model: LoadedModel, products: Products, roof: Roof) -> 
     seconds = products.seconds("body", prompt) + products.seconds("head", len(case))
     operations = prompt * body + len(case) * head
     weights = model.card.weight_bytes
-    a_token = sum(2 * heads * width for heads, width in model.layer_kv) * model.dtype.itemsize
+    a_token = kv_token_bytes(model.layer_kv, model.dtype.itemsize)
     read, reading = prompt * a_token, 0.0
     for step in range(1, max(case.new_tokens)):
         contexts = [len(p) + step for p, new in zip(case.prompts, case.new_tokens, strict=True) if new > step]

@@ -13,7 +13,8 @@ import torch
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core import machine
 from engine.core.setup.card import card_of
-from engine.memory.rules import kv_token_bytes, pool_share, pool_size
+from engine.memory.layer_kv import kv_token_bytes
+from engine.memory.rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
 from engine.scheduler.block_pool import blocks_for
 from engine.trace.records import ModelCard

@@ -36,22 +36,29 @@ def values_of(cache: Tensor) -> Codes:
     return Codes(values.unflatten(2, (block_size, width - 1)).transpose(1, 2), scales.view(torch.uint8).transpose(1, 2))
 
 
+def held(k_cache: Tensor, v_cache: Tensor) -> tuple[Codes, Codes]:
+    """Of both caches, which may be one: it lies as values do."""
+    values = values_of(v_cache)
+    return (values if k_cache is v_cache else keys_of(k_cache)), values
+
+
 def store(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, at: tuple[Tensor, Tensor]) -> None:
     """Puts k and v `[tokens, kv_heads, head_dim]` at blocks and offsets int64 `[tokens]`, by torch."""
-    for new, held in ((k, keys_of(k_cache)), (v, values_of(v_cache))):
-        for place, codes in zip(held, quantize(new, k_cache.dtype), strict=True):
+    for new, codes_of in zip((k, v), held(k_cache, v_cache), strict=True):
+        for place, codes in zip(codes_of, quantize(new, k_cache.dtype), strict=True):
             place.index_put_(at, codes)
 
 
 def readable(k_cache: Tensor, v_cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Both caches in a float dtype, `[blocks, block_size, kv_heads, head_dim]`."""
-    return dequantize(*keys_of(k_cache), dtype), dequantize(*values_of(v_cache), dtype)
+    k, v = (dequantize(*codes, dtype) for codes in held(k_cache, v_cache))
+    return k, v
 
 
 def context(k_cache: Tensor, v_cache: Tensor, table: Tensor, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """A row's K and V in a float dtype, `[length, kv_heads, head_dim]`, copied together from its blocks."""
     k, v = (
-        dequantize(held.values[table], held.scales[table], dtype).flatten(0, 1)[:length]
-        for held in (keys_of(k_cache), values_of(v_cache))
+        dequantize(codes.values[table], codes.scales[table], dtype).flatten(0, 1)[:length]
+        for codes in held(k_cache, v_cache)
     )
     return k, v

@@ -82,7 +82,40 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
     }
 }
 
-/* The queries of a token and KV head as `score` reads them. */
+/* The same of latents, which lie one after the other. */
+ALWAYS void score_latents(const struct attention *a, const char *keys, const char *ahead, const float *query,
+                          float *scores, long width, const int count, const int kind) {
+    const long dim = a->head_dim, block = a->block, bytes = kind_bytes(kind);
+    for (long j = 0; j < block; j++) {
+        vec sums[SCORED];
+        for (int i = 0; i < count; i++) sums[i] = (vec){0};
+        for (long at = j * dim * bytes; at < (j + 1) * dim * bytes; at += 64) fetch(ahead + at);
+        long d = 0;
+#ifdef __AVX512BF16__
+        if (kind == HALF) /* pairs, as `take_query` leaves those of the queries */
+            for (; d < dim; d += 2 * LANES) {
+                const __mmask32 there = dim - d < 2 * LANES ? 0xffff : 0xffffffff;
+                const __m512i pairs = _mm512_maskz_loadu_epi16(there, (const uint16_t *)keys + j * dim + d);
+                for (int i = 0; i < count; i++) {
+                    const __m512i asked = _mm512_maskz_loadu_epi16(there, (const uint16_t *)(query + i * dim) + d);
+                    sums[i] = (vec)_mm512_dpbf16_ps((__m512)sums[i], (__m512bh)pairs, (__m512bh)asked);
+                }
+            }
+#endif
+        for (; d < dim; d += LANES) {
+            const vec key = cached_lanes(keys, j * dim + d, kind);
+            for (int i = 0; i < count; i++) sums[i] += *(const vec *)(query + i * dim + d) * key;
+        }
+        for (int i = 0; i < count; i++) scores[i * width + j] = summed(sums[i]) * a->scale;
+    }
+    if (kind >= INT8)
+        for (long lane = 0; lane < block; lane += LANES) {
+            const vec scales = scales_of(keys + dim * block + lane, kind);
+            for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) *= scales;
+        }
+}
+
+/* The queries of a token and KV head as `score` and `score_latents` read them. */
 ALWAYS void take_query(const struct attention *a, const void *q, float *query, const int half, const int kind) {
 #ifdef __AVX512BF16__
     if (kind == HALF) {
@@ -188,6 +221,7 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
     const long queries = t->tokens * a->group, all = queries * (t->kv_end - t->kv);
     const long last = t->row + t->tokens - 1, length = a->lengths[last], blocks = (length + block - 1) / block;
     const int32_t *table = a->tables + a->starts[t->row];
+    const int latent = a->k == a->v;
 
     for (long i = 0; i < all; i++) {
         const long row = t->row + i % queries / a->group, head = (t->kv + i / queries) * a->group + i % a->group;
@@ -208,7 +242,9 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 float *s = t->scores + begin * width + (b - from) * block;
                 const float *q = t->query + begin * dim;
                 long i = 0;
-#define SCORE(count) score(a, keys, ahead, q + i * dim, s + i * width, width, count, kind), i += count
+#define SCORE(count) \
+    (latent ? score_latents(a, keys, ahead, q + i * dim, s + i * width, width, count, kind) \
+            : score(a, keys, ahead, q + i * dim, s + i * width, width, count, kind)), i += count
                 while (queries - i >= SCORED) SCORE(SCORED);
                 if (SCORED > 4 && queries - i >= 4) SCORE(4);
                 if (queries - i >= 2) SCORE(2);

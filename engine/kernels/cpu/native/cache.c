@@ -37,6 +37,7 @@ ALWAYS void put_keys(void *to, const void *k, long block, long stride, long toke
 
 ALWAYS void store(const struct store *s, long from, long to, const int half, const int kind) {
     const long dim = s->head_dim, block = s->block, width = kind_bytes(kind), size = head_bytes(dim, block, kind);
+    const int latent = s->k_cache == s->v_cache;
     for (long t = from, together; t < to; t += together) {
         together = 1; /* tokens whose keys lie side by side: a line of the cache is written once for all of them */
         while (kind < INT8 && t + together < to && s->blocks[t + together] == s->blocks[t]
@@ -47,17 +48,17 @@ ALWAYS void store(const struct store *s, long from, long to, const int half, con
             const void *k = part(s->k, t * s->k_stride + h * dim, half), *v = part(s->v, t * s->v_stride + h * dim, half);
             /* A value goes to a line of its own; those of the next head are sent for meanwhile. */
             const int last = h + 1 == s->kv_heads;
-            if (together == 1 && (!last || t + 1 < to)) {
+            if (!latent && together == 1 && (!last || t + 1 < to)) {
                 const char *next = (char *)s->k_cache + (s->blocks[t + last] * s->kv_heads + (last ? 0 : h + 1)) * size;
                 next += s->offsets[t + last] * width;
                 for (long d = 0; d < dim; d++) __builtin_prefetch(next + d * block * width, 1);
             }
             if (kind == INT8 || kind == FP8) {
                 uint8_t *of_keys = (uint8_t *)keys, *of_values = (uint8_t *)values;
-                of_keys[dim * block + offset] = put_codes(of_keys + offset, block, k, dim, half, kind);
+                if (!latent) of_keys[dim * block + offset] = put_codes(of_keys + offset, block, k, dim, half, kind);
                 of_values[dim * block + offset] = put_codes(of_values + offset * dim, 1, v, dim, half, kind);
             } else {
-                put_keys(keys + offset * width, k, block, s->k_stride, together, dim, half);
+                if (!latent) put_keys(keys + offset * width, k, block, s->k_stride, together, dim, half);
                 for (long i = 0; i < together; i++)
                     memcpy(values + (offset + i) * dim * width, part(v, i * s->v_stride, half), dim * width);
             }

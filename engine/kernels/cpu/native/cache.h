@@ -1,6 +1,6 @@
-/* The paged cache: K is [blocks, kv_heads, head_dim, block], V [blocks, kv_heads, block, head_dim]. Of codes
- * (`engine/kernels/quantized_kv.py` tells what they stand for), each head's part of a block is followed by its scales,
- * [block].
+/* The paged cache: K is [blocks, kv_heads, head_dim, block], V [blocks, kv_heads, block, head_dim]. Where both are one,
+ * latents, they lie as V. Of codes (`engine/kernels/quantized_kv.py` tells what they stand for), each head's part of a
+ * block is followed by its scales, [block].
  */
 #include "common.h"
 
