@@ -35,16 +35,27 @@ def turned(low, high, tables):  # type: ignore[no-untyped-def]
 
 @jit
 def turn_heads(  # type: ignore[no-untyped-def]
-    out, x, strides, token, tokens, first, heads, tables, dim, HALF: tl.constexpr, BLOCK_HEADS: tl.constexpr
+    out,
+    x,
+    strides,
+    token,
+    tokens,
+    first,
+    heads,
+    tables,
+    dim,
+    HALF: tl.constexpr,
+    SIDE_BY_SIDE: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
 ):
     """Turns heads [first, first + BLOCK_HEADS) of some tokens of a batch entry, whose first elements are at `out` and
     `x`, by the tokens' tables; what is summed is rounded to the dtype of x."""
     x_head_stride, x_token_stride = strides
     head = (first + tl.arange(0, BLOCK_HEADS))[None, :, None]
     inside = (token < tokens) & (head < heads) & (dim < HALF)
-    at = x + token * x_token_stride + head.to(tl.int64) * x_head_stride + dim
+    at = x + token * x_token_stride + head.to(tl.int64) * x_head_stride + dim * (2 if SIDE_BY_SIDE else 1)
     low = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-    high = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(at + (1 if SIDE_BY_SIDE else HALF), mask=inside, other=0.0).to(tl.float32)
     low, high = turned(low, high, tables)
     to = out + (token * heads + head) * (HALF * 2) + dim
     tl.store(to, low.to(out.dtype.element_ty), mask=inside)
@@ -75,6 +86,7 @@ def rotary_kernel(
     sin_token_stride: tl.tensor,
     HALF: tl.constexpr,  # half of head_dim
     HIGH: tl.constexpr,  # where the tables' second half begins: HALF, or 0 where it is the first
+    SIDE_BY_SIDE: tl.constexpr,  # pairs of x lie so: they are parted, the first of all pairs come first
     BLOCK_TOKENS: tl.constexpr,
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
@@ -90,16 +102,16 @@ def rotary_kernel(
     out_at = batch * tokens * (HALF * 2)
     if program < q_programs:
         to, x, strides = q_out + out_at * q_heads, q + batch * q_batch_stride, (q_head_stride, q_token_stride)
-        turn_heads(to, x, strides, token, tokens, program * BLOCK_HEADS, q_heads, tables, dim, HALF, BLOCK_HEADS)
+        first, heads = program * BLOCK_HEADS, q_heads
     else:
         to, x, strides = k_out + out_at * k_heads, k + batch * k_batch_stride, (k_head_stride, k_token_stride)
-        first = (program - q_programs) * BLOCK_HEADS
-        turn_heads(to, x, strides, token, tokens, first, k_heads, tables, dim, HALF, BLOCK_HEADS)
+        first, heads = (program - q_programs) * BLOCK_HEADS, k_heads
+    turn_heads(to, x, strides, token, tokens, first, heads, tables, dim, HALF, SIDE_BY_SIDE, BLOCK_HEADS)
 
 
-def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
+    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
     of the dtype of q or float32. Nothing waits for the device."""
     batch, q_heads, tokens, head_dim = q.shape
     q, k, cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, cos, sin))
@@ -114,7 +126,7 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
     q_programs, k_programs = -(-q_heads // block_heads), -(-k_heads // block_heads)
     heads, laid = (tokens, q_heads, k_heads, q_programs), (*strides(q), *strides(k), *strides(cos), *strides(sin))
     grid = -(-tokens // block_tokens), q_programs + k_programs, batch
-    values = q_out, k_out, q, k, cos, sin, *heads, *laid, half, half if cos.shape[-1] == head_dim else 0, *blocks
+    values = q_out, k_out, q, k, cos, sin, *heads, *laid, half, half if cos.shape[-1] == head_dim else 0, neighbours, *blocks
     launch(rotary_kernel, grid, values, fused=False)  # torch rounds each product by itself
     return out
 

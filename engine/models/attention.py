@@ -60,7 +60,8 @@ def attend(
     if latent is not None:
         query = latent.queries(query)
     elif width < key.shape[-1]:
-        value = torch.nn.functional.pad(value, (0, key.shape[-1] - width))
+        none = torch.zeros(key.shape[-1] - width, dtype=value.dtype, device=value.device)
+        value = torch.cat([value, none.expand(*value.shape[:-1], -1)], dim=-1)
     begun = time.perf_counter()
     options, later = Options(scale, sliding_window, softcap, s_aux), getattr(key, LATER, None)
     watch = getattr(batch, "watch", None)

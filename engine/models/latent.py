@@ -14,28 +14,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.kernels.cpu import calls as native
+
 EXPAND = "expand_kv"  # the method by which transformers' layers make keys and values of a latent
 MAKES = "kv_b_proj"  # the linear layer by which it does
 
 
 class Absorbed(nn.Module):
     """In the place of that layer: its weights, as queries and sums of latents meet them. `up_keys` `[heads, nope,
-    rank]`, `up_values` `[heads, value, rank]`."""
+    rank]`, `up_values` `[heads, value, rank]`, either as our kernel for a CPU has it, where that multiplies them."""
 
     def __init__(self, up_keys: Tensor, up_values: Tensor) -> None:
         super().__init__()
-        self.up_keys = nn.Parameter(up_keys.contiguous(), requires_grad=False)
-        self.up_values = nn.Parameter(up_values.contiguous(), requires_grad=False)
+        (_, self.nope, self.rank), self.value = up_keys.shape, up_values.shape[1]
+        self.packed = up_keys.device.type == "cpu" and all(map(native.multiplies, (up_keys[0].mT, up_values[0])))
+        self.up_keys = self._held(up_keys.mT)
+        self.up_values = self._held(up_values)
+
+    def _held(self, weight: Tensor) -> nn.Parameter:
+        """`[heads, columns, depth]`."""
+        laid = torch.stack([native.laid_out(head) for head in weight]) if self.packed else weight.mT.contiguous()
+        return nn.Parameter(laid, requires_grad=False)
 
     def queries(self, query: Tensor) -> Tensor:
         """`[sequences, heads, tokens, nope + rotated]` as `[..., rank + rotated]`."""
-        nope = self.up_keys.shape[1]
-        return torch.cat([query[..., :nope] @ self.up_keys, query[..., nope:]], dim=-1)
+        if self.packed:
+            rotated = query.shape[-1] - self.nope
+            return _by_heads(query.transpose(1, 2), self.up_keys, self.rank, rotated).transpose(1, 2)
+        return torch.cat([query[..., : self.nope] @ self.up_keys, query[..., self.nope :]], dim=-1)
 
     def values(self, latents: Tensor) -> Tensor:
         """Sums `[sequences, tokens, heads, rank + rotated]` of latents as `[..., value]` of values."""
-        rank = self.up_values.shape[-1]
-        return (latents[..., :rank].transpose(1, 2) @ self.up_values.mT).transpose(1, 2)
+        latents = latents[..., : self.rank]
+        if self.packed:
+            return _by_heads(latents, self.up_values, self.value)
+        return (latents.transpose(1, 2) @ self.up_values).transpose(1, 2)
+
+
+def _by_heads(x: Tensor, weight: Tensor, columns: int, rest: int = 0) -> Tensor:
+    """`[sequences, tokens, heads, ...]`, all sequences as one."""
+    return native.by_heads(x.flatten(0, 1), weight, columns, rest).unflatten(0, x.shape[:2])
 
 
 def absorbed(layer: nn.Module) -> Absorbed | None:

@@ -168,17 +168,17 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     return out
 
 
-def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
+    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
     of the dtype of q or float32."""
     cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (cos, sin))
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()
-    return _turned(q, cos, sin), _turned(k, cos, sin)
+    return _turned(q, cos, sin, neighbours), _turned(k, cos, sin, neighbours)
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, neighbours: bool) -> Tensor:
     if x.stride(-1) != 1:
         x = x.contiguous()
     batch, heads, tokens, head_dim = x.shape
@@ -186,7 +186,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     places = (t.data_ptr() for t in (out, x, cos, sin))
     table = cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1)
     second = head_dim // 2 if cos.shape[-1] == head_dim else 0
-    sizes = heads, tokens, head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16
+    sizes = heads, tokens, head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16, neighbours
     run(held.Rotation(part_of(batch * tokens, x), *places, *sizes), threads_for(x.numel()))
     return out.transpose(1, 2)
 
@@ -240,6 +240,18 @@ def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Ten
     return multiply(x, packed, bias, columns, held.Scales(), 0)
 
 
+def by_heads(x: Tensor, packed: Tensor, columns: int, rest: int = 0) -> Tensor:
+    """Of x `[tokens, heads, depth + rest]` the first values of each head times its weight, packed as `[heads, panels,
+    ...]`, and the rest as they are: `[tokens, heads, columns + rest]`."""
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    tokens, heads, width = x.shape
+    out = torch.empty(tokens, heads, columns + rest, dtype=x.dtype)
+    places = (t.data_ptr() for t in (out, x, packed))
+    sizes = heads, columns, width - rest, rest, *x.stride()[:2], *out.stride()[:2]
+    run(held.Heads(part_of(tokens, x), *places, *sizes), torch.get_num_threads())
+    return out
+
+
 def to_integers(x: Tensor, outliers: float) -> tuple[Tensor, Tensor]:
     """x `[..., width]` with each row divided by its scale, the highest of it over 127, and rounded; and the scales
     float32 `[rows]`. What is as large as `outliers`, if that is not 0, is not rounded, and no scale looks at it."""
@@ -269,7 +281,7 @@ def multiply(
     out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
     places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
     depth = x.shape[-1]
-    sizes = columns, depth, row_stride(x), 0
+    sizes = columns, depth, row_stride(x), columns, 0
     times = None if by is None else by.data_ptr()
     values = held.Product(part_of(x.numel() // depth, x), *places, None, times, scales, *sizes, 0, coding)
     run(values, torch.get_num_threads())

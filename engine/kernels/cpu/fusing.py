@@ -37,7 +37,7 @@ def _whole(product: Product, then: Structure) -> Product | None:
         halves = product.columns == 2 * then.columns == then.gate_stride and then.gate == product.out
         if not (beside and halves) or then.columns % function("panel_width")():
             return None
-        whole.gate = 1 + then.tanh
+        whole.gate, whole.out_stride = 1 + then.tanh, then.columns
     elif isinstance(then, Pointwise) and then.kind == SUM and then.columns == product.columns:
         first = then.a == product.out and then.a_stride == product.columns
         if then.a == then.b or not (first or then.b == product.out):

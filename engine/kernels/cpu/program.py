@@ -55,7 +55,7 @@ class Program:
     ) -> None:
         self.tokens = tokens
         # In inference mode nobody would hear that a value is read.
-        with torch.inference_mode(False), torch.no_grad(), Recorder(inputs) as recorder:
+        with torch.inference_mode(False), torch.no_grad(), Recorder(inputs, tokens) as recorder:
             results = forward()
         made = recorder.made()
         rows = tokens if kept is None else len(kept)
@@ -118,7 +118,7 @@ def _kind(kinds: dict[str, Kind], call: held.Structure, names: Mapping[int, str]
         name = f"{call.work} {'gate_up' if call.gate else 'down'}"
     kind = kinds.setdefault(name, Kind(name))
     kind.calls += 1
-    if isinstance(call, (held.Product, held.Route, held.Experts)):
+    if isinstance(call, (held.Product, held.Heads, held.Route, held.Experts)):
         kind.weights, kind.bytes = kind.weights + call.matrix, kind.bytes + call.matrix_bytes
     return kind
 

@@ -18,11 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from engine.kernels.cpu.strides import spread
-from engine.kernels.cpu.structures import Lookup, Part, Pointwise, Structure
+from engine.kernels.cpu.structures import Heads, Lookup, Part, Pointwise, Structure
 
 recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)
 aten = torch.ops.aten
 ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
+COPIES = {aten.contiguous, aten.clone}
 SUM, PRODUCT, SCALED, TANH, COPY = range(5)  # of a `Pointwise`
 
 
@@ -44,10 +45,11 @@ class Made:
 class Recorder(TorchDispatchMode):
     """While it is entered, this thread's forward is recorded: our kernels compute nothing, what they fill is zeros
     (places in tables are ones that there are), and torch computes as ever. `inputs` are the tensors that differ from
-    step to step; what is computed from others alone, weights say, is computed once and kept."""
+    step to step, of `tokens` tokens; what is computed from others alone, weights say, is computed once and kept."""
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, inputs: Sequence[Tensor], tokens: int) -> None:
         super().__init__()
+        self._tokens = tokens
         self.calls: list[Structure] = []
         self.kept: list[Tensor] = []  # constants that the forward made
         self._inputs = {_base(x) for x in inputs}
@@ -81,6 +83,10 @@ class Recorder(TorchDispatchMode):
             self._keep(out.zero_(), "")
         elif func is aten._local_scalar_dense.default:
             raise Unrecordable("the model reads a value while it computes")
+        elif packet is aten.zeros:
+            self.kept.append(out)
+        elif packet is aten.copy_ and _plain_rows(args[0]) and self._copies(args[0], args[1:2]):
+            pass
         elif func._schema.is_mutable:
             for x in read[:1]:
                 self._keep(x, name)
@@ -101,6 +107,9 @@ class Recorder(TorchDispatchMode):
 
     def _translate(self, packet: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Tensor) -> bool:
         """Records a kernel for what torch has computed, where there is one."""
+        if packet is aten.cat:
+            beside = len(args) > 1 and args[1] in (-1, out.dim() - 1)
+            return beside and _plain(out) and self._copies(out, args[0])
         make = TRANSLATIONS.get(packet)
         single = [x for x in args if isinstance(x, Tensor) and not x.dim()]  # its value would be that of this step
         if (
@@ -113,7 +122,24 @@ class Recorder(TorchDispatchMode):
         call = make(out, *args)
         if call is not None:
             self.calls.append(call)
-        return call is not None
+        return call is not None or (packet in COPIES and self._copies(out, args[:1]))
+
+    def _copies(self, out: Tensor, parts: Sequence[Tensor]) -> bool:
+        """Records that `parts` were copied beside each other, head by head of each token."""
+        dims = [i for i, size in enumerate(out.shape[:-1]) if size != 1]
+        # Where there are as many heads as tokens: what a token is made of lies together.
+        tokens = max((i for i in dims if out.shape[i] == self._tokens), key=parts[0].stride, default=None)
+        alike = all(_plain_rows(x) and x.dtype is out.dtype and x.shape[:-1] == out.shape[:-1] for x in (out, *parts))
+        if tokens is None or len(dims) > 2 or not alike:
+            return False
+        heads, at = next((i for i in dims if i != tokens), None), out.data_ptr()
+        for x in parts:
+            strides = [each.stride(i) if i is not None else 0 for each in (x, out) for i in (tokens, heads)]
+            part = Part(self._tokens, 0, 0, out.dtype is torch.bfloat16, 0)
+            sizes = out.shape[heads] if heads is not None else 1, 0, 0, x.shape[-1]
+            self.calls.append(Heads(part, at, x.data_ptr(), None, *sizes, *strides))
+            at += x.shape[-1] * out.itemsize
+        return True
 
     def made(self) -> list[Made]:
         """In the order of their addresses. Raises Unrecordable where a call reads what only torch computes."""
@@ -137,7 +163,11 @@ def _base(x: Tensor) -> int:
 
 
 def _plain(x: Tensor) -> bool:
-    return x.is_contiguous() and x.dtype in (torch.float32, torch.bfloat16) and x.dim() > 0
+    return x.is_contiguous() and _plain_rows(x)
+
+
+def _plain_rows(x: Tensor) -> bool:
+    return x.dtype in (torch.float32, torch.bfloat16) and x.dim() > 0 and x.stride(-1) == 1
 
 
 def _pointwise(out: Tensor, a: Tensor, b: Tensor | None, by: float, kind: int) -> Pointwise | None:
@@ -172,6 +202,7 @@ def _tanh(out: Tensor, a: Tensor) -> Pointwise | None:
 
 def _copied(out: Tensor, a: Tensor) -> Pointwise | None:
     return _pointwise(out, a, None, 0.0, COPY)
+
 
 
 def _looked_up(out: Tensor, table: Tensor, ids: Tensor, *_: Any) -> Lookup | None:

@@ -81,7 +81,7 @@ class Rotation(Structure):
     _fields_ = [
         *(("part", Part), *_places("out", "x", "cos", "sin")),
         *_sizes("heads", "tokens", "head_dim", "x_batch", "x_head", "x_token", "table_batch", "table_token"),
-        *(("second", c_int), ("table_half", c_int)),
+        *(("second", c_int), ("table_half", c_int), ("neighbours", c_int)),
     ]
 
 
@@ -127,7 +127,7 @@ class Product(Structure):
     work = "product"
     _fields_ = [
         *(("part", Part), *_places("out", "x", "weight", "bias", "residual", "by"), ("scales", Scales)),
-        *(*_sizes("columns", "depth", "x_stride", "residual_stride"), ("gate", c_int), ("coding", c_int)),
+        *(*_sizes("columns", "depth", "x_stride", "out_stride", "residual_stride"), ("gate", c_int), ("coding", c_int)),
     ]
 
     @property
@@ -146,6 +146,23 @@ def _matrix_bytes(call: Any) -> int:
         return int(call.matrix) * (2 if call.part.half else 4)
     coding = Coding(call.coding)
     return int(call.matrix) * coding.bits // 8 + int(call.matrix) // call.scales.group * coding.scale_bytes
+
+
+class Heads(Structure):
+    work = "by_heads"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "weight")),
+        *_sizes("heads", "columns", "depth", "rest", "x_token", "x_head", "out_token", "out_head"),
+    ]
+
+    @property
+    def matrix(self) -> int:
+        """How many weights it multiplies with."""
+        return int(self.heads * self.depth * self.columns)
+
+    @property
+    def matrix_bytes(self) -> int:
+        return self.matrix * (2 if self.part.half else 4)
 
 
 class Route(Structure):

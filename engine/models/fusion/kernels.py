@@ -18,7 +18,7 @@ class Kernels:
     does not compute. Those of a GPU alone are None on a CPU, which packs products of one input as one already."""
 
     rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
-    rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    rotate: Callable[..., tuple[Tensor, Tensor]]
     act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
     angles: Callable[[Tensor, Tensor, float, bool, torch.dtype], tuple[Tensor, Tensor]] | None = None
     add_norm: Callable[..., tuple[Tensor, Tensor]] | None = None

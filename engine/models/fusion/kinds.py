@@ -9,6 +9,7 @@ from engine.models.fusion.angles import fused_angles
 from engine.models.fusion.mixtures import fused_experts, fused_router
 from engine.models.fusion.parts import (
     GATED,
+    INTERLEAVED,
     MARK,
     ROTATE,
     FusedPart,
@@ -49,6 +50,6 @@ def _maker(part: nn.Module, setting: Setting) -> Callable[[nn.Module, Setting], 
         return fused_router if setting.kernels.route is not None else None
     if any(all(isinstance(getattr(part, name, None), nn.Module) for name in names) for names in GATED):
         return fused_mlp
-    if ROTATE in getattr(getattr(type(part).forward, "__code__", None), "co_names", ()):
+    if {ROTATE, INTERLEAVED} & {*getattr(getattr(type(part).forward, "__code__", None), "co_names", ())}:
         return fused_attention
     return None

@@ -8,7 +8,7 @@ arguments, gradients) its parent's forward computes.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from types import FunctionType
@@ -22,6 +22,7 @@ from engine.kernels.silu_mul import Activation
 from engine.models.fusion.kernels import Kernels, kernels_for
 
 ROTATE = "apply_rotary_pos_emb"  # the global name by which transformers' attention rotates
+INTERLEAVED = "apply_rotary_pos_emb_interleave"  # where it turns neighbours, and puts the first of them first
 EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 ACTIVATIONS = ("act_fn", "activation_fn", "act")
 GATED = (("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj"))
@@ -215,11 +216,13 @@ def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation
 
 
 class Rotation:
-    """Stands in the place of `apply_rotary_pos_emb` of one kind of attention."""
+    """Stands in the place of `apply_rotary_pos_emb` of one kind of attention, or of the one that turns `neighbours`."""
 
-    def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
+    def __init__(
+        self, own: Callable[..., Any], neighbours: bool, heads: int, head_dim: int, setting: Setting, use: Use
+    ) -> None:
         self._own, self._heads, self.head_dim, self._setting, self._use = own, heads, head_dim, setting, use
-        self._rotate = setting.kernels.rotate
+        self._neighbours = neighbours
         # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
         possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
         self._tables = {table for table in possible if self._proved(*table)}
@@ -231,6 +234,13 @@ class Rotation:
             return self._own(*args, **kwargs)
         self._use.served = True
         return self._rotate(*args)
+
+    def _rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        rotate = self._setting.kernels.rotate
+        if not self._neighbours:
+            return rotate(q, k, cos, sin)
+        pairs = cos.shape[-1] // 2  # whose second half nobody looks at
+        return rotate(q, k, cos[..., :pairs], sin[..., :pairs], True)
 
     def fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return (
@@ -268,20 +278,24 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     own = type(attention).forward
     if not isinstance(own, FunctionType) or hasattr(own, "__wrapped__"):
         raise LeftAlone("its forward is wrapped in another function")
-    rotation = own.__globals__.get(ROTATE)
-    head_dim = getattr(attention, "head_dim", None)
-    if not callable(rotation) or not isinstance(head_dim, int) or head_dim % 2:
+    rotations = {name: own.__globals__.get(name) for name in (ROTATE, INTERLEAVED) if name in own.__code__.co_names}
+    head_dim = getattr(attention, "qk_rope_head_dim", getattr(attention, "head_dim", None))
+    if not all(map(callable, rotations.values())) or not isinstance(head_dim, int) or head_dim % 2:
         raise LeftAlone("it does not tell the width of its heads")
     # As many heads as the model's, or what is compiled for the proof would be of no use after it.
     heads = getattr(getattr(attention, "config", None), "num_attention_heads", 4)
     use = Use()
-    ours = Rotation(rotation, heads, head_dim, setting, use)
+    ours = {
+        name: Rotation(rotation, name == INTERLEAVED, heads, head_dim, setting, use)
+        for name, rotation in rotations.items()
+        if callable(rotation)
+    }
     return subclass(attention, with_rotation(own, ours), "rotation", use)
 
 
-def with_rotation(own: FunctionType, rotation: Callable[..., Any]) -> FunctionType:
-    """The same code, which calls `rotation` to rotate."""
-    told = {**own.__globals__, ROTATE: rotation}
+def with_rotation(own: FunctionType, rotations: Mapping[str, Callable[..., Any]]) -> FunctionType:
+    """The same code, which calls these by these names to rotate."""
+    told = {**own.__globals__, **rotations}
     forward = FunctionType(own.__code__, told, own.__name__, own.__defaults__, own.__closure__)
     forward.__kwdefaults__ = own.__kwdefaults__
     forward.__annotations__ = own.__annotations__

@@ -43,7 +43,7 @@ def put_off(part: nn.Module, setting: Setting) -> Iterator[tuple[nn.Module, Fuse
     forward = type(part).forward
     rotation = getattr(forward, "__globals__", {}).get(ROTATE)
     config: Any = getattr(part, "config", None)
-    if not isinstance(rotation, Rotation) or config is None:
+    if not isinstance(rotation, Rotation) or config is None or getattr(part, "head_dim", None) != rotation.head_dim:
         return
     norms: list[Any] = [getattr(part, name, None) for name in ("q_norm", "k_norm")]
     settings = {_settings(norm, rotation.head_dim) for norm in norms}
@@ -64,7 +64,7 @@ def put_off(part: nn.Module, setting: Setting) -> Iterator[tuple[nn.Module, Fuse
         return q, k
 
     assert isinstance(forward, FunctionType)
-    yield part, subclass(part, with_rotation(forward, later), KERNEL, use)
+    yield part, subclass(part, with_rotation(forward, {ROTATE: later}), KERNEL, use)
     for norm in norms if found is not None else ():
         yield norm, _passing(norm, ours)
 

@@ -148,7 +148,7 @@ ALWAYS struct product product_of(const struct experts *e, long expert) {
         .weight = (const char *)e->weight + expert * panels * PANEL * e->depth * bits / 8,
         .bias = e->bias ? (const char *)e->bias + expert * e->columns * bytes : NULL,
         .scales = e->coding ? scales_of_expert(e, expert, panels) : e->scales,
-        .columns = e->columns, .depth = e->depth, .x_stride = e->depth, .gate = e->gate, .coding = e->coding,
+        .columns = e->columns, .depth = e->depth, .x_stride = e->depth, .out_stride = made, .gate = e->gate, .coding = e->coding,
     };
 }
 

@@ -116,7 +116,7 @@ ALWAYS void put_tile(const struct product *p, long row, long column, const float
                 const vec acted = rounded_lanes(bounds ? activated_bounded(x) : activated(x, p->gate == GELU), half);
                 vec up = rounded_lanes(*(const vec *)(sums + r * PANEL) * by + bias_up, half);
                 if (bounds) up = bounded(up, -BOUND, BOUND) + 1.0f;
-                put_lanes(p->out, (row + r) * columns + at, acted * up, half);
+                put_lanes(p->out, (row + r) * p->out_stride + at, acted * up, half);
             }
             continue;
         }
@@ -124,7 +124,7 @@ ALWAYS void put_tile(const struct product *p, long row, long column, const float
             vec x = *(const vec *)(sums + r * PANEL) * (p->by ? p->by[row + r] : 1) + bias;
             if (p->residual)
                 x = rounded_lanes(x, half) + get_some(p->residual, (row + r) * p->residual_stride + at, left, half);
-            put_some(p->out, (row + r) * columns + at, x, left, half);
+            put_some(p->out, (row + r) * p->out_stride + at, x, left, half);
         }
     }
 }

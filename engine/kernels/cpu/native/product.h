@@ -15,14 +15,14 @@ enum { SILU = 1, GELU, CLAMPED };
 
 struct product {
     struct part part;
-    void *out;            /* [rows, columns], or, gated, half of these */
+    void *out;            /* [rows, columns], or, gated, half of these; rows out_stride apart */
     const void *x;        /* [rows, depth], rows x_stride apart */
     const void *weight;   /* as above */
     const void *bias;     /* [columns], or NULL */
     const void *residual; /* as out, rows residual_stride apart; or NULL */
     const float *by;      /* what each row is times before anything else, [rows]; or NULL */
     struct scales scales; /* of codes */
-    long columns, depth, x_stride, residual_stride;
+    long columns, depth, x_stride, out_stride, residual_stride;
     int gate;             /* how it is activated; 0: it is none. Half of the columns are then whole panels */
     int coding;           /* of the weight; 0: it is none */
 };

@@ -123,7 +123,15 @@ struct rotation {
     const void *cos, *sin; /* [batch or 1, tokens, head_dim or half of it] by its strides */
     long heads, tokens, head_dim, x_batch, x_head, x_token, table_batch, table_token; /* tokens: of a sequence */
     int second, table_half; /* where in a table the second half of a head begins */
+    int neighbours; /* pairs of x lie side by side: they are parted, the first of all pairs come first */
 };
+
+/* The first, or the second, of so many pairs of neighbours. */
+ALWAYS vec get_each_other(const void *x, long pair, long left, int second, const int half) {
+    vec found = {0};
+    for (long i = 0; i < LANES && i < left; i++) found[i] = get(x, 2 * (pair + i) + second, half);
+    return found;
+}
 
 ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int half, const int table_half) {
     const long pairs = r->head_dim / 2;
@@ -137,7 +145,9 @@ ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int 
             const void *second = part(x, pairs, half);
             void *out = part(r->out, (row * r->heads + h) * r->head_dim, half), *out_b = part(out, pairs, half);
             for (long i = 0, left = pairs; left > 0; i += LANES, left -= LANES) {
-                const vec x_a = get_some(x, i, left, half), x_b = get_some(second, i, left, half);
+                const int apart = !r->neighbours;
+                const vec x_a = apart ? get_some(x, i, left, half) : get_each_other(x, i, left, 0, half);
+                const vec x_b = apart ? get_some(second, i, left, half) : get_each_other(x, i, left, 1, half);
                 const vec cos_a = get_some(cos, i, left, table_half), sin_a = get_some(sin, i, left, table_half);
                 const vec cos_c = get_some(cos_b, i, left, table_half), sin_c = get_some(sin_b, i, left, table_half);
                 put_some(out, i, rounded_lanes(x_a * cos_a, half) - rounded_lanes(x_b * sin_a, half), left, half);
@@ -147,7 +157,7 @@ ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int 
     }
 }
 
-/* Turns the pairs (i, i + head_dim / 2) of each head by the angles of its token. */
+/* Turns the pairs (i, i + head_dim / 2) of each head, or neighbours, by the angles of its token. */
 long rotate(void *of) {
     struct rotation *r = of;
     const long some = some_rows(r->heads * r->head_dim);
