@@ -16,12 +16,9 @@ from engine.checkpoints.architectures import REASONS, TABLE
 from engine.config.specs import InvalidInput
 from engine.models.config import refuse_unsupported
 
-# Tried with transformers 5.23: their layers do not all hand keys and values of one width to the attention interface.
-LATENT = """
-axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 dots3_note dots3_note_text glm_moe_dsa hy_v4 longcat_flash mimo_v2_flash
-minicpm3 youtu
-"""
-PROBED = {"latent": LATENT.split(), "mixed": ["hrm_text", "lfm2", "lfm2_moe", "lfm3", "minimax", "mllama"]}
+# Tried with transformers 5.23: an indexer tells their layers which tokens to look at.
+SPARSE = "axk2 deepseek_v32 dots3_note dots3_note_text glm_moe_dsa hy_v4"
+PROBED = {"sparse": SPARSE.split(), "mixed": ["hrm_text", "lfm2", "lfm2_moe", "lfm3", "minimax", "mllama"]}
 
 
 def verdicts() -> dict[str, list[str]]:

@@ -17,8 +17,7 @@ INSTEAD = "choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
 REASONS = {
     "masked": "fills gaps and does not generate text; choose a causal model",
     "no interface": "does not use transformers' attention interface, so a paged KV cache cannot serve it; " + INSTEAD,
-    "latent": "keeps latent attention's keys and values, which differ in width, and a paged KV cache cannot hold them; "
-    + INSTEAD,
+    "sparse": "attends to tokens that an indexer of its own chooses, which a paged KV cache does not know; " + INSTEAD,
     "mixed": "has layers that keep no ordinary keys and values (convolutions, linear attention, cross-attention), so a "
     "paged KV cache cannot serve it; " + INSTEAD,
     "no decoder": "is not a decoder that generates text; choose a causal model",

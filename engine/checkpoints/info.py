@@ -18,6 +18,7 @@ DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16
 TORCH_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 TORCH_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # model types that store linear weights as [inputs, outputs]
+TWICE_WINDOWED = ("mimo_v2_flash",)  # model types whose windowed layers have twice as many heads of keys and values
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of a layer's MLP
 ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
@@ -151,6 +152,7 @@ def inspect_parts(
     if some(*EXPERTS):
         wide = (some(*ACTIVE) or some(*EXPERTS)) * (some("moe_intermediate_size") or wide)
     layers, kept_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
+    layers = layers or 2 * number("num_layers")  # LongCat-Flash's, of two attentions each
     kept_heads = kept_heads or (1 if text.get("multi_query") else heads)
     head_dim = number("head_dim", "kv_channels") or hidden // heads
     latent = bool(some(LATENT)) and kv_heads == OWN
@@ -164,6 +166,8 @@ def inspect_parts(
     if some("global_head_dim"):
         full = list(text.get("layer_types") or ())[:kept].count("full_attention")
     vectors = (1 if latent else 2) * (kept - full) * kept_heads
+    if config["model_type"] in TWICE_WINDOWED:
+        vectors += 2 * list(text.get("layer_types") or ())[:kept].count("sliding_attention") * kept_heads
     full_vectors = 2 * full * (some("num_global_key_value_heads") or kept_heads)
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else 0
     return ModelInfo(

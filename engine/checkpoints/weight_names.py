@@ -2,8 +2,9 @@
 in fewer bits, and all that stays as it is. No torch.
 
 It follows what transformers' bitsandbytes and torchao loaders convert: every `nn.Linear` (bitsandbytes GPT-2's Conv1D
-too) but the output layer. Experts of a mixture are one three-dimensional parameter once loaded, which a quantization of
-ours converts where it holds a matrix of each expert, and perhaps biases; most routers are bare parameters, and stay.
+too) but the output layer and, as it is told, what makes keys and values of latents. Experts of a mixture are one
+three-dimensional parameter once loaded, which a quantization of ours converts where it holds a matrix of each expert,
+and perhaps biases; most routers are bare parameters, and stay.
 """
 
 import re
@@ -18,6 +19,7 @@ from engine.config.checks import check
 Shapes = Mapping[str, tuple[int, ...]]
 
 HEADS = ("lm_head", "embed_out")
+OF_LATENTS = "kv_b_proj"  # makes keys and values of latents: queries are multiplied with it instead, as it is
 _EMBEDDING = re.compile(r"(^|[._])(embed|embeds|embedding|embeddings|wte|wpe|embed_tokens|embed_positions)([._]|$)")
 TOGETHER = (".input_linear.weight", ".experts.gate_up_proj"), (".output_linear.weight", ".experts.down_proj")
 _EXPERT = re.compile(r"\.experts\.")
@@ -89,7 +91,7 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
 def is_linear(name: str, shape: tuple[int, ...]) -> bool:
     """Whether this tensor is the weight of a linear layer that a quantization at load converts."""
     module, _, leaf = name.rpartition(".")
-    if leaf != "weight" or len(shape) != 2 or _is_head(module):
+    if leaf != "weight" or len(shape) != 2 or _is_head(module) or module.rpartition(".")[2] == OF_LATENTS:
         return False
     return not any(pattern.search(module) for pattern in (_EXPERT, _ROUTER, _EMBEDDING, _NOT_LINEAR))
 

@@ -111,8 +111,9 @@ def rotary_kernel(
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
-    of the dtype of q or float32. Nothing waits for the device."""
+    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin`
+    [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them, of the dtype of q or
+    float32. Nothing waits for the device."""
     batch, q_heads, tokens, head_dim = q.shape
     q, k, cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, cos, sin))
     q_out, k_out = (
@@ -126,7 +127,20 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = Fa
     q_programs, k_programs = -(-q_heads // block_heads), -(-k_heads // block_heads)
     heads, laid = (tokens, q_heads, k_heads, q_programs), (*strides(q), *strides(k), *strides(cos), *strides(sin))
     grid = -(-tokens // block_tokens), q_programs + k_programs, batch
-    values = q_out, k_out, q, k, cos, sin, *heads, *laid, half, half if cos.shape[-1] == head_dim else 0, neighbours, *blocks
+    values = (
+        q_out,
+        k_out,
+        q,
+        k,
+        cos,
+        sin,
+        *heads,
+        *laid,
+        half,
+        half if cos.shape[-1] == head_dim else 0,
+        neighbours,
+        *blocks,
+    )
     launch(rotary_kernel, grid, values, fused=False)  # torch rounds each product by itself
     return out
 

@@ -35,6 +35,7 @@ def store_kv_kernel(
     HEAD_DIM: tl.constexpr,
     BLOCK_HEADS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
+    LATENT: tl.constexpr,  # one cache is both, and a token's key its value
 ) -> None:
     await_inputs()
     token = tl.program_id(0).to(tl.int64)
@@ -57,9 +58,11 @@ def store_kv_kernel(
         keys, values = encoded(keys, k_scale, codes), encoded(values, v_scale, codes)
         at = offset * KV_HEADS + heads
         tl.store(k_scales + block * k_block_stride + at, k_scale.to(tl.uint8), mask=heads < KV_HEADS)
-        tl.store(v_scales + block * v_block_stride + at, v_scale.to(tl.uint8), mask=heads < KV_HEADS)
+        if not LATENT:
+            tl.store(v_scales + block * v_block_stride + at, v_scale.to(tl.uint8), mask=heads < KV_HEADS)
     tl.store(k_slot + heads * k_cache_head_stride + dims, keys, mask=inside)
-    tl.store(v_slot + heads * v_cache_head_stride + dims, values, mask=inside)
+    if not LATENT:
+        tl.store(v_slot + heads * v_cache_head_stride + dims, values, mask=inside)
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
@@ -67,7 +70,7 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
 
     k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
     last dimension contiguous, or of codes (`engine.kernels.kv_codes`). slots: int64 `[tokens]`, block * block_size +
-    offset; a negative slot is skipped.
+    offset; a negative slot is skipped. Where k_cache is v_cache, k is kept alone.
     """
     if not len(slots):
         return
@@ -75,8 +78,9 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     _, kv_heads, head_dim = k.shape
     block_dim = next_power_of_two(head_dim)
     block_heads = min(next_power_of_two(kv_heads), max(1, ELEMENTS_A_PROGRAM // block_dim))
+    latent = k_cache is v_cache
     (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
     strides = *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
-    sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim
+    sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim, latent
     values = k, v, k_cache, v_cache, k_scales, v_scales, slots, *strides, *sizes
     launch(store_kv_kernel, (len(slots), -(-kv_heads // block_heads)), values)

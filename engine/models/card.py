@@ -38,7 +38,11 @@ def serve_with_paged_attention(
     def probe(
         layer: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any, sliding_window: int | None = None, **__: Any
     ) -> Any:
-        if k.shape[:-1] == v.shape[:-1] and v.shape[-1] <= k.shape[-1] and isinstance(getattr(layer, "layer_idx", None), int):
+        if (
+            k.shape[:-1] == v.shape[:-1]
+            and v.shape[-1] <= k.shape[-1]
+            and isinstance(getattr(layer, "layer_idx", None), int)
+        ):
             handed[layer.layer_idx] = layer, k, v
             windows[layer.layer_idx] = sliding_window or 0
         wide = q.new_zeros(*q.transpose(1, 2).shape[:-1], v.shape[-1])

@@ -14,27 +14,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.checkpoints.weight_names import OF_LATENTS
 from engine.kernels.cpu import calls as native
 
 EXPAND = "expand_kv"  # the method by which transformers' layers make keys and values of a latent
-MAKES = "kv_b_proj"  # the linear layer by which it does
 
 
 class Absorbed(nn.Module):
     """In the place of that layer: its weights, as queries and sums of latents meet them. `up_keys` `[heads, nope,
-    rank]`, `up_values` `[heads, value, rank]`, either as our kernel for a CPU has it, where that multiplies them."""
+    rank]`, `up_values` `[heads, rank, value]`; or, `packed`, as our kernel for a CPU has them."""
 
     def __init__(self, up_keys: Tensor, up_values: Tensor) -> None:
         super().__init__()
-        (_, self.nope, self.rank), self.value = up_keys.shape, up_values.shape[1]
-        self.packed = up_keys.device.type == "cpu" and all(map(native.multiplies, (up_keys[0].mT, up_values[0])))
-        self.up_keys = self._held(up_keys.mT)
-        self.up_values = self._held(up_values)
+        (_, self.nope, self.rank), self.value = up_keys.shape, up_values.shape[2]
+        self.packed = False
+        self.up_keys = nn.Parameter(up_keys.contiguous(), requires_grad=False)
+        self.up_values = nn.Parameter(up_values.contiguous(), requires_grad=False)
 
-    def _held(self, weight: Tensor) -> nn.Parameter:
-        """`[heads, columns, depth]`."""
-        laid = torch.stack([native.laid_out(head) for head in weight]) if self.packed else weight.mT.contiguous()
-        return nn.Parameter(laid, requires_grad=False)
+    def pack(self) -> None:
+        """Where our kernel multiplies them."""
+        weights = [[head.mT for head in each] for each in (self.up_keys.data, self.up_values.data)]
+        if self.up_keys.device.type != "cpu" or not all(native.multiplies(heads[0]) for heads in weights):
+            return
+        for name, heads in zip(("up_keys", "up_values"), weights, strict=True):
+            laid = torch.stack([native.laid_out(head) for head in heads])
+            setattr(self, name, nn.Parameter(laid, requires_grad=False))
+        self.packed = True
 
     def queries(self, query: Tensor) -> Tensor:
         """`[sequences, heads, tokens, nope + rotated]` as `[..., rank + rotated]`."""
@@ -58,7 +63,7 @@ def _by_heads(x: Tensor, weight: Tensor, columns: int, rest: int = 0) -> Tensor:
 
 def absorbed(layer: nn.Module) -> Absorbed | None:
     """What an attention layer that keeps latents is told by."""
-    found = getattr(layer, MAKES, None)
+    found = getattr(layer, OF_LATENTS, None)
     return found if isinstance(found, Absorbed) else None
 
 
@@ -67,8 +72,15 @@ def keep_latents(module: nn.Module) -> None:
     with torch.inference_mode():
         for layer in [part for part in module.modules() if hasattr(part, EXPAND)]:
             known: Any = layer
-            setattr(known, MAKES, _absorbed(known))
+            setattr(known, OF_LATENTS, _absorbed(known))
             setattr(known, EXPAND, _kept)
+
+
+def pack_latents(module: nn.Module) -> None:
+    """Lays out what such layers multiply with as it is read, on a CPU."""
+    for part in module.modules():
+        if isinstance(part, Absorbed):
+            part.pack()
 
 
 def _absorbed(layer: Any) -> Absorbed:
@@ -76,7 +88,8 @@ def _absorbed(layer: Any) -> Absorbed:
     # What it makes of each number of a latent: so it may be held in any way.
     weight: Tensor = layer.kv_b_proj(torch.eye(layer.kv_lora_rank, dtype=like.dtype, device=like.device))
     heads = weight.mT.unflatten(0, (-1, layer.qk_nope_head_dim + layer.v_head_dim))
-    return Absorbed(*heads.split([layer.qk_nope_head_dim, layer.v_head_dim], dim=1))
+    up_keys, up_values = heads.split([layer.qk_nope_head_dim, layer.v_head_dim], dim=1)
+    return Absorbed(up_keys, up_values.mT)
 
 
 def _kept(latent: Tensor, rotated: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ from engine.models.card import describe, end_tokens, hold_rotation, serve_with_p
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import answers, device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
-from engine.models.latent import keep_latents
+from engine.models.latent import keep_latents, pack_latents
 from engine.models.packed_experts import pack_experts
 from engine.models.packed_linear import pack_linears
 from engine.models.routing import Routing
@@ -307,8 +307,8 @@ def wrap(
     latents: bool = True,
 ) -> LoadedModel:
     """A module that is in memory already (a random one in a benchmark, say) as a loaded model; `quantization` is how it
-    was quantized; `fused` as `load` does it, else its small operations stay transformers' own; `latents` are kept, where
-    keys and values are made of them."""
+    was quantized; `fused` as `load` does it, else its small operations stay transformers' own; `latents`: those that
+    keys and values are made of are kept."""
     loaded = _served(module, tokenizer, name, name, quantization, latents=latents)
     if fused:
         loaded.fusion = fuse(module)
@@ -332,6 +332,7 @@ def _served(
     layer_kv, windows = serve_with_paged_attention(module, module.device, own)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)
+    pack_latents(module)
     pack_experts(module)
     routing = Routing.of(module, module.device) if own is None else None
     told = () if routing is None else routing.layers

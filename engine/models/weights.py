@@ -25,10 +25,11 @@ from transformers import (
 )
 
 from engine.checkpoints.inspect import ModelInfo
-from engine.checkpoints.kv_heads import RepeatedHeads
+from engine.checkpoints.kv_heads import LATENT, RepeatedHeads
 from engine.checkpoints.mxfp4_settings import holds_mxfp4
 from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.checkpoints.tensor_part import Cut
+from engine.checkpoints.weight_names import HEADS, OF_LATENTS
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
@@ -159,6 +160,7 @@ def _options(
     quantization: str, config: Any, dtype: torch.dtype, shapes: Callable[[], Mapping[str, tuple[int, ...]]]
 ) -> dict[str, Any]:
     """What `from_pretrained` is told of a quantization; `shapes` are those of the tensors that are read."""
+    kept = [*HEADS, OF_LATENTS] if getattr(config.get_text_config(), LATENT, None) else None
     match quantization:
         case "none":
             return {"config": config}
@@ -178,11 +180,11 @@ def _options(
         case "torchao-int8":
             from torchao.quantization import Int8WeightOnlyConfig
 
-            given = TorchAoConfig(Int8WeightOnlyConfig())
+            given = TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept)
         case _:
             from engine.models.quantization.bitsandbytes import bits_config
 
-            given = bits_config(quantization, dtype)
+            given = bits_config(quantization, dtype, kept)
     from engine.models.quantization.experts_loader import with_experts
 
     return {"config": config, "quantization_config": with_experts(given)}

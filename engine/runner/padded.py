@@ -65,8 +65,8 @@ class NextBatch:
             strips[:count, :, end - 1] = new[:, :, 0]
         # Every query is the last token of its row, so a sliding window is a band of columns.
         first = cache.start if options.window is None else max(cache.start, end - options.window)
-        keys, *values = (strips[:count, :, first:end] for strips in kept)
-        return attention(query, keys, *(values or [keys]), cache.bias(first), options).transpose(1, 2)
+        keys, values = (strips[:count, :, first:end] for strips in (kept[0], kept[-1]))
+        return attention(query, keys, values, cache.bias(first), options).transpose(1, 2)
 
 
 def _called_with(row: int, count: int, layer: int, key: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ FUSED: dict[str, dict[str, int]] = {
     "cohere": {"gate": 2},  # norms that subtract the mean, and other pairs turned
     "gpt-oss": {"norm": 5, "rotation": 2},
     "glm4": {"norm": 9, "gate": 2},  # half of each head turned, in other pairs
+    "deepseek-v3": {"norm": 9, "gate": 2, "rotation": 2},
     "gpt2": {},
     "gpt-neox": {},
     "opt": {},

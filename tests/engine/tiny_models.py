@@ -39,6 +39,12 @@ def _llama_like(name: str, std: float = 0.25, **changes: Any) -> TinyModel:
 
 _EXPERTS = {"moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2}
 
+LATENT = {"kv_lora_rank": 32, "q_lora_rank": 24, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16}
+ROUTED = {
+    "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+    "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+}  # fmt: skip
+
 TINY_MODELS: dict[str, TinyModel] = {
     "llama": _llama_like("Llama"),
     "llama wide heads": _llama_like("Llama", head_dim=32, num_key_value_heads=1),  # head_dim is not hidden / heads
@@ -57,6 +63,7 @@ TINY_MODELS: dict[str, TinyModel] = {
     "cohere": _llama_like("Cohere", logit_scale=1.0),
     "gpt-oss": _llama_like("GptOss", head_dim=16, sliding_window=8, num_local_experts=4, num_experts_per_tok=2),
     "glm4": _llama_like("Glm4", head_dim=16),
+    "deepseek-v3": _llama_like("DeepseekV3", num_key_value_heads=4, **LATENT, **ROUTED),
     "gpt2": TinyModel(
         lambda: transformers.GPT2Config(
             vocab_size=VOCABULARY,

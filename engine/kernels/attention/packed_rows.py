@@ -78,9 +78,11 @@ class PackedRows:
         return Part(kind, tokens, queries, *lengths, self.block_tables, self.table_rows[first:last])
 
 
-def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, tiles: Tiling, processors: int) -> Plan:
+def plan(
+    part: Part, q: Tensor, k_cache: Tensor, stored: int, sliding_window: int | None, tiles: Tiling, processors: int
+) -> Plan:
     """How a part's rows are cut into work items, with bounds that hold whatever their lengths are; the device counts
-    them."""
+    them. `stored` KV heads lie in the cache, which may be read as more."""
     (_, heads, head_dim), (_, block_size, kv_heads, _) = q.shape, k_cache.shape
     rows, short, group = len(part.context_lengths), part.kind is Rows.SHORT, heads // kv_heads
     block_tokens, block_dim = tiles.block_m // group, max(32, next_power_of_two(head_dim))
@@ -107,5 +109,5 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
     sizes = max(1, target), least if splits else NEVER, block_tokens, tiles.block_keys
     arrived = None if partials is None else partials.arrived
     plan_splits(items, part.query_starts, part.context_lengths, part.table_rows, arrived, sliding_window, *sizes)
-    shape = block_size, head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim
+    shape = block_size, head_dim, kv_heads, stored, group, tiles.block_m, tiles.block_keys, block_dim
     return Plan(items, partials, tiles, (*shape, *merge_shape(tiles, part.kind, group, block_dim)))

@@ -21,6 +21,7 @@ from engine.kernels.kv_codes import apart, decoded, scale_value
 
 AHEAD = constant(2)  # tiles of a program that are fetched before its queries are there
 FEW_M = constant(64)  # rows of M below which warps divide a tile's keys, not its rows
+TOGETHER = 16  # heads of a program that read a latent
 NOT_SPLIT = None, None, None, None  # instead of `Partials`
 
 
@@ -46,6 +47,7 @@ def fetch_keys(  # type: ignore[no-untyped-def]
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
+    LATENT: tl.constexpr,
 ):
     """K and V of some key tiles are on their way. They may lack this step's, which are written beside it."""
     k_cache, v_cache, block_table, block_stride, slot_stride = cache
@@ -55,7 +57,8 @@ def fetch_keys(  # type: ignore[no-untyped-def]
         block, slot = blocks_of_tile(block_table, tile + other, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
         at = block * block_stride.to(tl.uint32).to(tl.int64) + slot * slot_stride.to(tl.uint32)
         fetch_ahead(k_cache + at[:, None] + lines[None, :])
-        fetch_ahead(v_cache + at[:, None] + lines[None, :])
+        if not LATENT:
+            fetch_ahead(v_cache + at[:, None] + lines[None, :])
 
 
 @jit
@@ -69,10 +72,11 @@ def attend(  # type: ignore[no-untyped-def]
     how,  # scale, sliding window, softcap; None for what is not asked for
     MASKED: tl.constexpr,  # not: every query sees every key
     BLOCK_SIZE: tl.constexpr,
-    KV_HEADS: tl.constexpr,
+    STORED_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
+    LATENT: tl.constexpr,
 ):
     """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
     score so far, in powers of two and finite; the sum of 2 ** (score - peak), or a sum for each place in a tile, which
@@ -94,11 +98,10 @@ def attend(  # type: ignore[no-untyped-def]
         keys = tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
         at = block * block_stride.to(tl.uint32).to(tl.int64)
         if k_scales is not None:
-            k_scale = tl.load(k_scales + at + slot * KV_HEADS)
-            v_scale = tl.load(v_scales + at + slot * KV_HEADS)
+            k_scale = tl.load(k_scales + at + slot * STORED_HEADS)
+            v_scale = tl.load(v_scales + at + slot * STORED_HEADS)
         at += slot * slot_stride.to(tl.uint32)
         k_pointers = k_cache + at[:, None] + dims[None, :]
-        v_pointers = v_cache + at[:, None] + dims[None, :]
         # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
         tile = number + 1
         if MASKED:
@@ -106,10 +109,14 @@ def attend(  # type: ignore[no-untyped-def]
         block, slot = blocks_of_tile(block_table, tile, stored_keys, BLOCK_SIZE, BLOCK_KEYS)
         if HEAD_DIM != BLOCK_DIM:
             k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
-            v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
         else:
             k = tl.load(k_pointers)
-            v = tl.load(v_pointers)
+        if LATENT:
+            v = k
+        elif HEAD_DIM != BLOCK_DIM:
+            v = tl.load(v_cache + at[:, None] + dims[None, :], mask=(dims < HEAD_DIM)[None, :], other=0)
+        else:
+            v = tl.load(v_cache + at[:, None] + dims[None, :])
 
         if k_scales is not None:
             of_codes: tl.constexpr = 1.0 if k.dtype == tl.int8 else 256.0
@@ -178,12 +185,14 @@ def paged_attention_kernel(
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     KV_HEADS: tl.constexpr,
+    STORED_HEADS: tl.constexpr,  # KV_HEADS, but for one that several programs read
     GROUP: tl.constexpr,  # query heads a KV head
     BLOCK_M: tl.constexpr,  # query tokens * group, padded
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
     MERGED_SPLITS: tl.constexpr,
+    LATENT: tl.constexpr,  # V is K, and read as that
     EARLY: tl.constexpr,  # items and tables are there before the inputs are awaited
 ) -> None:
     if not EARLY:
@@ -217,7 +226,7 @@ def paged_attention_kernel(
     cache = k_head, v_head, block_table, block_stride, slot_stride
     if EARLY:
         if splits != 0:
-            fetch_keys(cache, first, (first_key, last_key), BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM)
+            fetch_keys(cache, first, (first_key, last_key), BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM, LATENT)
         await_inputs()
     if splits == 0:
         return  # the grid is an upper bound, known without reading the device
@@ -246,7 +255,7 @@ def paged_attention_kernel(
     asked, stored_keys = (query_tile, positions), (first_key, last_key)
     scales = None, None
     if k_scales is not None:
-        scales = k_scales + kv_head, v_scales + kv_head
+        scales = k_scales + kv_head % STORED_HEADS, v_scales + kv_head % STORED_HEADS
     how = scale, sliding_window, softcap
     # Of few queries a tile's mask costs less than beginning again for the tiles that need one.
     FULL_APART: tl.constexpr = BLOCK_M >= FEW_M
@@ -269,10 +278,11 @@ def paged_attention_kernel(
             how,
             masked,
             BLOCK_SIZE,
-            KV_HEADS,
+            STORED_HEADS,
             HEAD_DIM,
             BLOCK_KEYS,
             BLOCK_DIM,
+            LATENT,
         )
 
     if BLOCK_M < FEW_M:
@@ -317,21 +327,25 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 512; scale is
-    positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, of the same strides, last dimension contiguous,
-    and hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row
-    is at position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`,
-    written and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and
-    `processors` take the place of what the device would get, for measurements and tests. Never waits for the device
-    and allocates through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
+    q and both caches share one dtype, or these hold codes (`engine.kernels.kv_codes`); head_dim is 32 to 1024; scale is
+    positive. One cache in the place of both is K and V at once: it is read once. The caches are `[blocks, block_size,
+    kv_heads, head_dim]`, of the same strides, last dimension contiguous, and hold this step's keys and values already.
+    Query head h reads KV head h // (heads / kv_heads); query j of a row is at position context_length - query_length +
+    j. Output of tokens that belong to no row is unspecified. `out`, written and returned where it is given, is shaped
+    like q with a contiguous last dimension. `tiling`, `sm` and `processors` take the place of what the device would
+    get, for measurements and tests. Never waits for the device and allocates through torch alone, so it can be captured
+    in a CUDA graph; gives the same bits each time.
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
+    latent = k_cache is v_cache
     (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
     assert k_cache.stride() == v_cache.stride(), "what is found in one is at the same place in the other"
-    window = options.window
+    window, stored = options.window, k_cache.shape[2]
+    if latent and stored == 1:
+        k_cache = k_cache.expand(-1, -1, _programs(q.shape[1]), -1)
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
     cached, strides = (k_cache, v_cache, k_scales, v_scales), k_cache.stride()[:3]
@@ -342,14 +356,19 @@ def paged_attention(
         early = planned is not None and depends(q.device)
         if planned is None:
             tiles = tiling or _usual_tiling(part, q, k_cache, sm, processors)
-            planned = rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
+            planned = rows.plans[key] = plan(part, q, k_cache, stored, window, tiles, processors)
         tensors = q, *cached, part.block_tables, planned.items, options.sinks
         how = options.scale, window, options.softcap
         sizes = part.block_tables.stride(0), *out.stride()[:2], *q.stride()[:2], *strides
-        values = out, *(planned.partials or NOT_SPLIT), *tensors, *sizes, *how, *planned.shape, early
+        values = out, *(planned.partials or NOT_SPLIT), *tensors, *sizes, *how, *planned.shape, latent, early
         grid, tiles = (planned.items.shape[0] * k_cache.shape[2],), planned.tiles
         launch(paged_attention_kernel, grid, values, num_warps=tiles.num_warps, num_stages=tiles.num_stages)
     return out
+
+
+def _programs(heads: int) -> int:
+    """Among how many programs the heads that read a latent are dealt out."""
+    return next(count for count in range(1, heads + 1) if heads % count == 0 and heads // count <= TOGETHER)
 
 
 def _usual_tiling(part: Part, q: Tensor, k_cache: Tensor, sm: int, processors: int) -> Tiling:

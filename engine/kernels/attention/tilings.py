@@ -49,12 +49,14 @@ FLOAT32: Table = {
     **dict.fromkeys((32, 64, 128), Tiling(16, 32, 4, 2, 4)),
     256: Tiling(16, 16, 4, 2, 4),
     512: Tiling(16, 16, 8, 1, 4),
+    1024: Tiling(16, 16, 16, 1, 4),
 }
 FLOAT32_OF_CODES: Table = {
     **dict.fromkeys((32, 64), Tiling(16, 16, 4, 2, 4)),
     128: Tiling(16, 16, 8, 2, 4),
     256: Tiling(16, 16, 8, 1, 4, 16),
     512: Tiling(16, 16, 8, 1, 4),
+    1024: Tiling(16, 16, 16, 1, 4),
 }
 
 # Short rows: a program has two tiles of keys and values on their way (64 KB in three stages, head_dim 128), and three
@@ -66,6 +68,7 @@ _SHORT = {
     128: Tiling(32, 64, 4, 3, 4),
     256: Tiling(32, 32, 4, 2, 4),
     512: Tiling(16, 16, 8, 2, 4),
+    1024: Tiling(16, 16, 8, 2, 4),  # latents: K and V at once
 }
 # Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile. 64 rows of M a group
 # of four warps are wgmma's shape.
@@ -73,9 +76,11 @@ _LONG = {
     **dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)),
     256: Tiling(64, 32, 8, 2, 1),
     512: Tiling(32, 16, 8, 2, 1),
+    1024: Tiling(16, 16, 8, 2, 1),
 }
 # Where memory is fast, adding parts up is too much of a short row's time to wait for twice as many reads.
-_MERGED = {wide: replace(tiles, merged=64) for wide, tiles in _SHORT.items() if wide < 512} | {512: _SHORT[512]}
+_MERGED = {wide: replace(tiles, merged=64) for wide, tiles in _SHORT.items() if wide < 512}
+_MERGED |= {wide: _SHORT[wide] for wide in (512, 1024)}
 _AMPERE = {
     Rows.SHORT: _MERGED,
     Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
@@ -87,6 +92,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
         128: Tiling(32, 32, 4, 3, 4),
         256: Tiling(32, 32, 4, 2, 2),
         512: _SHORT[512],
+        1024: _SHORT[1024],
     },
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
@@ -108,7 +114,7 @@ _BLACKWELL = {
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
 FAMILY = {103: 100, 121: 120}  # whose tables an architecture takes that has none
-WIDEST = 512  # head_dim
+WIDEST = 1024  # head_dim
 # Over a cache of codes, which take registers until they are multiplied, where the others spill.
 OF_CODES = TABLES | {
     90: _HOPPER | {Rows.SHORT: _WIDE},

@@ -170,8 +170,9 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
-    of the dtype of q or float32."""
+    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin`
+    [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them, of the dtype of q or
+    float32."""
     cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (cos, sin))
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()

@@ -204,7 +204,6 @@ def _copied(out: Tensor, a: Tensor) -> Pointwise | None:
     return _pointwise(out, a, None, 0.0, COPY)
 
 
-
 def _looked_up(out: Tensor, table: Tensor, ids: Tensor, *_: Any) -> Lookup | None:
     if not (table.is_contiguous() and ids.is_contiguous() and ids.dtype is torch.long and table.dtype is out.dtype):
         return None

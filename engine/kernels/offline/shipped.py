@@ -48,18 +48,21 @@ def attention(
     block_size: int = 16,
     every_option: bool = False,
     codes: torch.dtype | None = None,
+    latent: bool = False,
 ) -> list[Launch]:
     """The kernels of one call: plan, attention. `queries` are the tokens of each short row, or of all long
-    ones; `every_option` of attention is asked for, or none."""
-    rows, kv_heads = 64, 8
+    ones; `every_option` of attention is asked for, or none; `latent`: one cache is K and V."""
+    rows, kv_heads = 64, 1 if latent else 8
     heads = kv_heads * group
     q = empty(rows * queries if kind is Rows.SHORT else queries, heads, head_dim, dtype=dtype)
-    cache = cache_of(kv_heads, head_dim, codes or dtype, block_size)
+    k_cache, v_cache = (cache_of(kv_heads, head_dim, codes or dtype, block_size) for _ in range(2))
     short = rows if kind is Rows.SHORT else 0
     packed = PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), empty(rows), short)
     options = Options(0.1, 1000, 30.0, empty(heads, dtype=dtype)) if every_option else Options(0.1)
     # So many processors that rows of either kind may be split.
-    return launched(paged_attention, q, cache, cache, packed, options, sm=sm, processors=1000)
+    return launched(
+        paged_attention, q, k_cache, k_cache if latent else v_cache, packed, options, sm=sm, processors=1000
+    )
 
 
 def cache_of(kv_heads: int, head_dim: int, dtype: torch.dtype, block_size: int = 16) -> Tensor:

@@ -36,17 +36,21 @@ def _unmarked(function: Any = None, **_: Any) -> Any:
     return _unmarked if function is None else function
 
 
-def bits_config(name: str, dtype: torch.dtype) -> Any:
-    """What `from_pretrained` takes as `quantization_config`."""
+def bits_config(name: str, dtype: torch.dtype, kept: list[str] | None = None) -> Any:
+    """What `from_pretrained` takes as `quantization_config`; `kept` are the layers that stay as they are, the output
+    layer among them, where it is not that alone."""
     from transformers import BitsAndBytesConfig
 
     library()  # before transformers imports it
     match name:
         case "int8" | "int8-plain":
-            return BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=OUTLIERS if name == "int8" else 0.0)
+            return BitsAndBytesConfig(
+                load_in_8bit=True, llm_int8_threshold=OUTLIERS if name == "int8" else 0.0, llm_int8_skip_modules=kept
+            )
         case "nf4" | "nf4-double":
             return BitsAndBytesConfig(
                 load_in_4bit=True,
+                llm_int8_skip_modules=kept,
                 bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=name == "nf4-double",
                 bnb_4bit_compute_dtype=dtype,

@@ -23,7 +23,8 @@ class ModelCard:
     LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
     `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     `kv_heads_stored`: key and value heads of the checkpoint, where each is held several times; 0 where each is once.
-    `latent`: K and V are one vector of `head_dim` numbers a layer, a latent that all heads read. `expert_layers`: the numbers of the layers whose tokens a step tells the experts of; empty where none is told.
+    `latent`: K and V are one vector of `head_dim` numbers a layer, a latent that all heads read.
+    `expert_layers`: the numbers of the layers whose tokens a step tells the experts of; empty where none is told.
     `adapters`: the names of those that requests can choose, each of the highest of its `adapter_ranks`;
     `adapter_bytes`: of all of them as they are held, which are part of `weight_bytes`.
     """
