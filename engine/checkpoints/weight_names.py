@@ -26,7 +26,7 @@ _EXPERT = re.compile(r"\.experts\.")
 _ROUTER = re.compile(r"((?<!router)\.gate|\.router(\.layer)?)$")
 _NOT_LINEAR = re.compile(r"(norm|^ln|\.ln)[^.]*$")
 # Buffers that older checkpoints carry; the model makes its own.
-_BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+_BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.e_score_correction_bias|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
 _MX_SCALES = ("gate_up_proj_scales", "down_proj_scales")
 _PACKED = ("qweight", "qzeros", "scales", "g_idx")
 

@@ -22,7 +22,12 @@ from engine.kernels.silu_mul import Activation
 from engine.models.plain_weights import is_plain
 from engine.models.quantization.coded_linear import CodedLinear
 
-SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # of a module's layers, in the order of calls
+# Of a module's layers, in the order of calls.
+SAME_INPUT = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("gate_proj", "up_proj"),
+    *((q, "kv_a_proj_with_mqa") for q in ("q_proj", "q_a_proj")),
+)
 # The number of rows that oneDNN's layout is chosen for. Every hint from 16 up gave the same one, good for all counts.
 PACKED_FOR_ROWS = 64
 

@@ -37,18 +37,19 @@ FUSED: dict[str, dict[str, int]] = {
 }
 # Layers whose product is joined with others' on a GPU: all in float32 and halves.
 JOINED = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|olmo2|granite|smollm3|cohere".split("|"), 10)
-JOINED |= dict.fromkeys(("mixtral", "qwen3 moe", "starcoder2", "gpt-oss", "glm4", "opt"), 6) | {"gemma3": 15}
+JOINED |= dict.fromkeys(("mixtral", "qwen3 moe", "starcoder2", "gpt-oss", "glm4", "opt"), 6)
+JOINED |= {"gemma3": 15, "deepseek-v3": 8}
 # Layers whose additions are fused with norms there.
 LAYERS = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|smollm3".split("|"), 2)
-LAYERS |= dict.fromkeys(("mixtral", "qwen3 moe", "gpt-oss"), 2) | {"gemma3": 3}
+LAYERS |= dict.fromkeys(("mixtral", "qwen3 moe", "gpt-oss", "deepseek-v3"), 2) | {"gemma3": 3}
 # Whose cosines and sines a kernel computes on a CPU.
 ANGLES = {name for name in FUSED if name not in ("cohere", "gpt-oss", "gpt2", "opt")}
 # Attentions, and norms of heads, that are put off there to where keys are kept.
-PLACED = {name: of["rotation"] for name, of in FUSED.items() if "rotation" in of}
+PLACED = {name: of["rotation"] for name, of in FUSED.items() if "rotation" in of and name != "deepseek-v3"}
 PLACED |= {"qwen3": 6, "qwen3 moe": 6, "gemma3": 9}
 # Layers with experts, and routers of theirs, that are ours there.
-EXPERTS = dict.fromkeys(("mixtral", "qwen3 moe"), 2)
-ROUTERS = EXPERTS | {"gpt-oss": 2}
+EXPERTS = dict.fromkeys(("mixtral", "qwen3 moe"), 2) | {"deepseek-v3": 1}
+ROUTERS = dict.fromkeys(("mixtral", "qwen3 moe", "gpt-oss"), 2)
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 

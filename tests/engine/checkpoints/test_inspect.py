@@ -100,7 +100,8 @@ def test_latent_attention_and_wider_global_heads_are_in_the_bytes_of_a_token() -
     plain = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
     assert inspect_parts(plain, {}, "plain").kv_token_bytes("bfloat16") == 2 * 3 * 4 * 16 * 2
     latent = plain | {"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8}
-    assert inspect_parts(latent, {}, "latent").kv_token_bytes("float32") == 2 * 3 * 4 * 24 * 4
+    assert inspect_parts(latent, {}, "latent").kv_token_bytes("float32") == 3 * (32 + 8) * 4
+    assert inspect_parts(latent, {}, "latent", kv_heads="all").kv_token_bytes("float32") == 2 * 3 * 4 * 24 * 4
     kinds = ["sliding_attention", "full_attention", "sliding_attention"]
     wide = plain | {"num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32, "layer_types": kinds}
     assert inspect_parts(wide, {}, "wide").kv_token_bytes("float16") == 2 * (2 * 2 * 16 + 2 * 32) * 2

@@ -19,7 +19,7 @@ def coded(case: Case, codes: torch.dtype) -> tuple[Case, Case]:
     """The problem over codes; and over what they stand for, for the oracle. What nothing may read is the largest
     code."""
     right, caches = [], []
-    for cache in (case.k_cache, case.v_cache):
+    for cache in (case.k_cache,) if case.k_cache is case.v_cache else (case.k_cache, case.v_cache):
         given = quantize(cache.nan_to_num(1e9), codes)
         held = allocate(*cache.shape, codes, cache.device)
         values, scales = apart(held)
@@ -28,7 +28,7 @@ def coded(case: Case, codes: torch.dtype) -> tuple[Case, Case]:
         scales.copy_(given.scales)
         caches.append(held)
         right.append(dequantize(*given, torch.float64))
-    return replace(case, k_cache=caches[0], v_cache=caches[1]), replace(case, k_cache=right[0], v_cache=right[1])
+    return replace(case, k_cache=caches[0], v_cache=caches[-1]), replace(case, k_cache=right[0], v_cache=right[-1])
 
 
 def check(shape: Shape, seed: int, codes: torch.dtype, device: str = "cpu") -> None:
@@ -46,6 +46,14 @@ def check_stored(seed: int, dtype: torch.dtype, codes: torch.dtype, device: str 
     caches = [allocate(*cache.shape, codes, cache.device) for _ in range(2)]
     store_kv(k, v, *caches, slots)
     same(caches, (k, v), slots)
+
+
+def check_stored_latents(codes: torch.dtype, device: str = "cpu") -> None:
+    """What is K and V at once is stored once."""
+    k, _, cache, _, slots = make_store(3, device, torch.float32).arguments
+    held = allocate(*cache.shape, codes, cache.device)
+    store_kv(k, k, held, held, slots)
+    same([held], (k, k), slots)
 
 
 def check_placed(

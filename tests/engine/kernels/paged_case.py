@@ -1,7 +1,7 @@
 """Random paged-attention problems, poisoned wherever a kernel has no business reading, and their check."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ class Shape:
     sinks: bool = False
     dtype: torch.dtype = torch.float32
     heads_first: bool = False  # the cache is stored as [blocks, kv_heads, block_size, head_dim]
+    latent: bool = False  # one cache is K and V
     table_rows: bool = False  # tables lie in another order than the rows, among others
 
 
@@ -114,7 +115,7 @@ def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
         table_rows = torch.randperm(2 * len(shape.rows), generator=random)[: len(shape.rows)].int()
         launched = torch.full((2 * len(shape.rows), block_tables.shape[1]), -1, dtype=torch.int32)
         launched[table_rows] = block_tables
-    return Case(
+    case = Case(
         *(
             _on(device, tensor)
             for tensor in (q.to(shape.dtype), k_cache, v_cache, block_tables, query_starts, context_lengths, launched)
@@ -123,6 +124,7 @@ def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
         short,
         Options(shape.head_dim**-0.5, shape.sliding_window, shape.softcap, sinks),
     )
+    return replace(case, v_cache=case.k_cache) if shape.latent else case
 
 
 def random_shape(seed: int, dtype: torch.dtype, *, most_rows: int = 4, longest: int = 90) -> Shape:

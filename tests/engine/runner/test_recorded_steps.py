@@ -33,7 +33,8 @@ DTYPES = [torch.float32, torch.bfloat16]
 # other layers.
 LEFT = {
     "gpt-oss": "aten.", "starcoder2": "aten.native_layer_norm",
-    "cohere": "aten.", "glm4": "aten.", "deepseek-v3": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.native_layer_norm", "opt": "aten.",
+    "cohere": "aten.", "glm4": "aten.", "deepseek-v3": "aten.",
+    "gpt2": "aten.addmm", "gpt-neox": "aten.native_layer_norm", "opt": "aten.",
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from engine.config.specs import ModelSpec
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.kernels.attention.options import Options
-from engine.kernels.cpu import calls, library
+from engine.kernels.cpu import calls, library, quantized
 from engine.kernels.cpu.large_pages import LargePages
 from engine.kernels.cpu.structures import Call, Part, Program, Structure
 from engine.kernels.rms_norm import Rounding
@@ -164,6 +164,57 @@ def test_small_operations_round_as_torch_does(dtype, rows) -> None:
     ):
         for out, expected in zip(calls.rotate(q, k, *tables), apply_rotary_pos_emb(q, k, *tables), strict=True):
             same(out, expected)
+        apart = [torch.cat([x[..., ::2], x[..., 1::2]], -1) for x in (q, k)]
+        for out, expected in zip(calls.rotate(q, k, *tables, True), apply_rotary_pos_emb(*apart, *tables), strict=True):
+            same(out, expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("group", "head_dim", "window"), [(3, 48, None), (16, 80, 20), (40, 576, None)])
+def test_one_cache_of_latents_is_keys_and_values(dtype, group, head_dim, window) -> None:
+    block, lengths = 16, [1, 17, 63, 400]
+    random = torch.Generator().manual_seed(group)
+    cache = calls.allocate_values(40, block, 1, head_dim, dtype)
+    x = torch.randn(40 * block, 1, head_dim, generator=random).to(dtype)
+    at = torch.randperm(40 * block, generator=random).to(torch.int32)
+    calls.store_kv(x, x, cache, cache, at // block, at % block)
+    assert torch.equal(cache[at // block, at % block], x)
+    free = torch.randperm(40, generator=random).tolist()
+    tables = [[free.pop() for _ in range(-(-length // block))] for length in lengths]
+    q = torch.randn(len(lengths), group, head_dim, generator=random).to(dtype)
+    options, plan = Options(0.1, window), calls.plan_decode(tables, [n - 1 for n in lengths], [1] * len(lengths))
+    widest = max(map(len, tables))
+    block_tables = torch.tensor([table + [-1] * (widest - len(table)) for table in tables], dtype=torch.int32)
+    metadata = block_tables, torch.arange(len(tables) + 1), torch.tensor(lengths)
+    expected = oracle.paged_attention(q.double(), cache.double(), cache.double(), *metadata, options)
+    for codes in (None, torch.int8, torch.uint8):
+        held = cache if codes is None else quantized.allocate(40, block, 1, head_dim, codes)
+        if codes is not None:
+            calls.store_kv(x, x, held, held, at // block, at % block)
+            read = quantized.readable(held, held, torch.float64)
+            expected = oracle.paged_attention(q.double(), *read, *metadata, options)
+        out = plan.attend(q, held, held, options)
+        torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_heads_are_multiplied_with_weights_of_their_own_and_what_is_beside_them_stays(dtype, threads) -> None:
+    tokens, heads, depth, columns, rest = 70, 5, 16, 50, 7
+    x = torch.randn(heads, tokens, depth + rest).to(dtype).transpose(0, 1)
+    weights = torch.randn(heads, columns, depth).to(dtype)
+    packed = torch.stack([calls.laid_out(weight) for weight in weights])
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        out = calls.by_heads(x, packed, columns, rest)
+    finally:
+        torch.set_num_threads(before)
+    expected = torch.einsum("thd,hcd->thc", x[..., :depth].double(), weights.double())
+    torch.testing.assert_close(out[..., :columns].double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype] * 4)
+    assert torch.equal(out[..., columns:], x[..., depth:])
 
 
 @needs_compiler

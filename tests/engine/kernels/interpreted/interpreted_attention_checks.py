@@ -63,6 +63,13 @@ def test_a_group_larger_than_a_tile_is_served() -> None:
     make_case(Shape(((1, 30), (3, 20)), kv_heads=1, group=20, head_dim=32), 0).check(paged_attention)
 
 
+@pytest.mark.parametrize(("group", "head_dim"), [(4, 48), (48, 96), (32, 576)])
+def test_a_latent_is_keys_and_values_of_heads_that_programs_share(group: int, head_dim: int) -> None:
+    rows = MIXED if head_dim < 500 else ((1, 40), (5, 20))
+    shape = Shape(rows, kv_heads=1, group=group, head_dim=head_dim, dtype=torch.float16, latent=True)
+    make_case(shape, group).check(paged_attention)
+
+
 def test_scores_too_large_for_an_exponential_overflow_nothing() -> None:
     case = make_case(Shape(((1, 30), (20, 20)), softcap=50.0, sinks=True), 0)
     case.q.mul_(1000)

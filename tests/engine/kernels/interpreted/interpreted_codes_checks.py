@@ -11,8 +11,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 from engine.kernels.jit import jit, launch, tl
 from engine.kernels.kv_codes import reciprocal
 from engine.kernels.quantized_kv import scale_values
-from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored
-from tests.engine.kernels.paged_case import random_shape
+from tests.engine.kernels.kv_codes_case import KINDS, check, check_placed, check_stored, check_stored_latents
+from tests.engine.kernels.paged_case import Shape, random_shape
 
 
 @pytest.mark.parametrize("codes", KINDS)
@@ -32,6 +32,13 @@ def test_float16_agrees_with_the_oracle(seed: int, codes: torch.dtype) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_stored_is_torchs_to_the_bit(seed: int, dtype: torch.dtype, codes: torch.dtype) -> None:
     check_stored(seed, dtype, codes)
+
+
+@pytest.mark.parametrize("codes", KINDS)
+def test_codes_of_latents_are_keys_and_values(codes: torch.dtype) -> None:
+    check_stored_latents(codes)
+    rows = ((1, 40), (0, 12), (20, 35))
+    check(Shape(rows, kv_heads=1, group=32, head_dim=96, dtype=torch.float16, latent=True), 5, codes)
 
 
 @pytest.mark.parametrize("codes", KINDS)

@@ -148,6 +148,13 @@ def test_the_activation_is_rounded_before_the_product_as_torch_does() -> None:
     assert (acted(gate, up, Activation.SILU).half() != apart).float().mean() > 0.1
 
 
+def test_neighbours_are_turned_and_parted() -> None:
+    q, k = draw(2, 5, 3, 48).transpose(1, 2), draw(2, 5, 1, 48, seed=1).transpose(1, 2)
+    tables = draw(2, 5, 24, seed=2), draw(2, 5, 24, seed=3)
+    for out, x in zip(rotate(q, k, *tables, neighbours=True), (q, k)):
+        check(out, rotated(torch.cat([x[..., ::2], x[..., 1::2]], dim=-1), *tables))
+
+
 def check_turned(shape: tuple[int, int, int, int, int], layout: str, half_tables: bool, dtype: torch.dtype) -> None:
     batch, tokens, q_heads, k_heads, head_dim = shape
     q = LAYOUTS[layout](draw(batch, tokens, q_heads, head_dim).to(dtype)).transpose(1, 2)
