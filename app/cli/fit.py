@@ -184,7 +184,12 @@ def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> li
         f"KV of one request, {bill.dtype if kv_dtype == 'auto' else kv_dtype}: {bytes_words(true)}; the rule of thumb "
         f"2 · bytes · layers · d_model · length · batch says {bytes_words(simple)}"
     )
-    if info.kv_heads < info.heads:
+    if info.latent:
+        why = (
+            f"with latent attention {info.heads} heads share one latent of {info.head_dim} numbers, which is keys and "
+            f"values at once, where the rule takes d_model = {info.hidden:,} for each"
+        )
+    elif info.kv_heads < info.heads:
         why = (
             f"with grouped-query attention {info.heads} query heads share the keys and values of {info.kv_heads}: "
             f"{info.kv_heads} × {info.head_dim} numbers each, where the rule takes d_model = {info.hidden:,}"

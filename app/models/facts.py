@@ -66,6 +66,8 @@ def _mixture_words(info: ModelInfo) -> str:
 
 
 def _heads_words(info: ModelInfo) -> str:
+    if info.latent:
+        return tr("{heads}  ·  one latent of {dim:,}", heads=info.heads, dim=info.head_dim)
     if info.kv_heads == info.heads:
         return tr("{heads}  ·  {dim} wide", heads=info.heads, dim=info.head_dim)
     return tr("{heads}  ·  {kv} KV  ·  {dim} wide", heads=info.heads, kv=info.kv_heads, dim=info.head_dim)

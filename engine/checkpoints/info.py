@@ -53,7 +53,8 @@ class ModelInfo:
     checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token goes through in a layer. `window`:
     tokens that its sliding-window layers see, 0 where there are none. `tensors` maps names to (elements, bytes) as
     stored. `kv_heads_stored`: key and value heads of the checkpoint, where each is to be held several times, which all
-    else counts; 0 where each is held once. `latent`: K and V are one vector of `head_dim` numbers a layer.
+    else counts; 0 where each is held once. `latent`: K and V are one vector of `head_dim` numbers a layer; where those
+    of all heads are to be held instead, they are of one head that is stored.
     """
 
     name: str
@@ -202,7 +203,7 @@ def inspect_parts(
         licence=licence,
         kv_vectors=vectors + full_vectors,
         kv_layers=kept,
-        kv_heads_stored=0 if repeated is None else repeated.own,
+        kv_heads_stored=repeated.own if repeated is not None else 1 if some(LATENT) and not latent else 0,
         latent=latent,
     )
 

@@ -26,7 +26,8 @@ _EXPERT = re.compile(r"\.experts\.")
 _ROUTER = re.compile(r"((?<!router)\.gate|\.router(\.layer)?)$")
 _NOT_LINEAR = re.compile(r"(norm|^ln|\.ln)[^.]*$")
 # Buffers that older checkpoints carry; the model makes its own.
-_BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.e_score_correction_bias|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+_BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+_BALANCE = ".e_score_correction_bias"  # of a router: a buffer, or, of more than one dimension, a parameter
 _MX_SCALES = ("gate_up_proj_scales", "down_proj_scales")
 _PACKED = ("qweight", "qzeros", "scales", "g_idx")
 
@@ -120,4 +121,6 @@ def _is_head(module: str) -> bool:
 
 
 def _is_buffer(name: str, shape: tuple[int, ...]) -> bool:
+    if name.endswith(_BALANCE):
+        return len(shape) == 1
     return bool(_BUFFER.search(name)) and (len(shape) != 1 or not name.endswith(".bias"))

@@ -127,7 +127,8 @@ def lane_of(header: Header) -> Lane:
         parallel = Parallel(pipeline=ranks, micro_batches=header.micro_batches)
     else:
         parallel = Parallel(ranks, sequence=header.sequence_parallel, experts=header.expert_parallel)
-    kv_heads = model.kv_heads if model.kv_heads_stored else "auto"
+    kv_heads: int | str = model.kv_heads if model.kv_heads_stored else "auto"
+    kv_heads = "all" if kv_heads == model.heads else kv_heads
     spec = ModelSpec(model.source, model.quantization, model.dtype, parallel=parallel, kv_heads=kv_heads)
     # Those that ship are found by their names; where others lie is for a person to say.
     adapters = (name if name in EMBEDDED_ADAPTERS else f"{name}=FOLDER" for name in model.adapters)

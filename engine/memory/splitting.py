@@ -14,6 +14,8 @@ def why_whole(info: ModelInfo, quantization: str = "none") -> str:
     """Why it cannot be split, with what else would; "" where it can, by its heads and columns or with experts whole."""
     if not has_split_plan(info.model_type):
         return f"transformers cannot split model type {info.model_type!r}"
+    if info.latent:
+        return "all heads of this model read one latent"
     together = {heads * info.head_dim for heads in (info.heads, info.kv_heads)} - {info.head_dim}
     if any(name.endswith(NORMS) and values in together for name, (values, _) in info.tensors.items()):
         return "this model norms all its heads together"

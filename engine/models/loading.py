@@ -182,10 +182,9 @@ def _read(
     with quiet():
         own = None if pipeline is None else pipeline.stage.layers
         loaded = _served(module, tokenizer, spec.source, info.name, quantization, own, spec.kv_heads != ALL)
-    if repeated is not None:
-        if any(kv.heads != repeated.held for kv in loaded.layer_kv):
-            raise InvalidInput(f"{repeated.words}: {info.model_type!r} does not follow its number of heads; use auto")
-        loaded.card = replace(loaded.card, kv_heads_stored=repeated.own)
+    if repeated is not None and any(kv.heads != repeated.held for kv in loaded.layer_kv):
+        raise InvalidInput(f"{repeated.words}: {info.model_type!r} does not follow its number of heads; use auto")
+    loaded.card = replace(loaded.card, kv_heads_stored=info.kv_heads_stored)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
     say("fusing small operations")

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from engine.checkpoints.info import EXPERTS
+from engine.checkpoints.kv_heads import LATENT
 from engine.checkpoints.tensor_part import Cut, TensorPart
 from engine.config.specs import InvalidInput
 from engine.parallel.split import INTERLEAVED, Split, check_split, narrowed_widths
@@ -73,6 +74,11 @@ def narrowed(
     text = narrow.get_text_config()
     if not getattr(text, "base_model_tp_plan", None) and text.model_type not in INTERLEAVED:
         raise InvalidInput(f"tensor_parallel={ranks}: transformers cannot split model type {text.model_type!r}; use 1")
+    if getattr(text, LATENT, None):
+        raise InvalidInput(
+            f"tensor_parallel={ranks}: all heads of model type {text.model_type!r} read one latent, which is not "
+            "split; use pipeline_parallel, or 1"
+        )
     heads = int(text.num_attention_heads)
     kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
     experts = next((int(n) for name in EXPERTS if (n := getattr(text, name, None))), 0) if whole_experts else 0

@@ -175,6 +175,14 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
             some=info.kv_layers,
             all=info.layers,
         )
+    if info.latent:
+        return formula, tr(
+            "Latent attention: {heads} heads share one latent of {dim} numbers, keys and values at once, so the cache "
+            "is {times:.3g} × smaller.",
+            heads=info.heads,
+            dim=dim,
+            times=simple / true,
+        )
     if info.kv_heads < info.heads:
         why = trn(
             "Grouped-query attention: {heads} query heads share {count:,} key and value head, "

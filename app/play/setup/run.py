@@ -31,7 +31,9 @@ def model_facts(header: Header) -> list[Fact]:
         facts.insert(2, ("experts", tr("Experts"), asked))
     if card.adapters:
         facts.insert(2, ("adapters", tr("Adapters"), ", ".join(card.adapters)))
-    if card.kv_heads_stored:
+    if card.latent:
+        facts.insert(2, ("kv_heads", tr("K and V"), tr("one latent of {dim:,} for all heads", dim=card.head_dim)))
+    elif card.kv_heads_stored:
         heads = tr("{held}, of {stored} stored", held=card.kv_heads, stored=card.kv_heads_stored)
         facts.insert(2, ("kv_heads", tr("KV heads"), heads))
     return facts

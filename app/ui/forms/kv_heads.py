@@ -5,7 +5,8 @@ from app.ui.controls import DropDown
 
 ABOUT = tr(
     "With grouped-query attention several query heads share one key and value head. With one for each query head it is "
-    "multi-head attention: the same answers, and more K and V to keep and to read"
+    "multi-head attention: the same answers, and more K and V to keep and to read. Likewise where all heads' keys and "
+    "values are made of one latent"
 )
 OFFERED: tuple[int | str, ...] = ("auto", "all")
 

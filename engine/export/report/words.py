@@ -32,7 +32,9 @@ def model_facts(header: Header) -> Iterator[tuple[str, str]]:
     model = header.model
     yield "model", f"{model.name} ({model.source}), {model.architecture}"
     kv_heads = f"{model.kv_heads} of K and V"
-    if model.kv_heads_stored:
+    if model.latent:
+        kv_heads = "which share a latent"
+    elif model.kv_heads_stored:
         kv_heads += f", each of the checkpoint's {model.kv_heads_stored} repeated"
     yield (
         "shape",

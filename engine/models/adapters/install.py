@@ -17,6 +17,7 @@ from engine.config.specs import InvalidInput
 from engine.kernels.cpu.adapters import MOST_LANES
 from engine.models.adapters.adapted import Adapted, Adapters
 from engine.models.fusion.products import INDEX, PRODUCT
+from engine.models.latent import Absorbed
 from engine.models.packed_linear import JoinedLinear, JoinedProduct, PackedLinear
 from engine.parallel.pipeline import Pipeline
 
@@ -116,6 +117,11 @@ def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
         if id(layer) in embeddings:
             raise InvalidInput(
                 f"adapter {info.name}: {path} is the output layer or the embedding, which stays as it is"
+            )
+        if isinstance(layer, Absorbed):
+            raise InvalidInput(
+                f"adapter {info.name}: it changes {path}, which makes keys and values of latents, and those are kept "
+                "as they are: use kv_heads=all"
             )
         size = getattr(layer, "in_features", None), getattr(layer, "out_features", None)
         if size != held.size:

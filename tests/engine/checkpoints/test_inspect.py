@@ -15,8 +15,9 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTr
 import resources
 from engine.checkpoints.info import inspect_parts
 from engine.checkpoints.inspect import fault, inspect_folder, inspect_model, licence_of, name_of, resolve
+from engine.checkpoints.kv_heads import LATENT
 from engine.checkpoints.safetensors import INDEX, read_headers, weight_files
-from engine.checkpoints.weight_names import sort_weights
+from engine.checkpoints.weight_names import HEADS, OF_LATENTS, sort_weights
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.quality.awq_recipe import ORIGIN, origin_of
 from tests.engine.tiny_models import TINY_MODELS, change_config
@@ -31,7 +32,8 @@ def swapped_linears(module: PreTrainedModel) -> Counter[tuple[int, int]]:
     from transformers.integrations import replace_with_bnb_linear
     from transformers.quantizers.base import HfQuantizer
 
-    skipped = HfQuantizer.get_modules_to_not_convert(module, None, module._keep_in_fp32_modules)
+    kept = [*HEADS, OF_LATENTS] if hasattr(module.config, LATENT) else None
+    skipped = HfQuantizer.get_modules_to_not_convert(module, kept, module._keep_in_fp32_modules)
     module = replace_with_bnb_linear(module, skipped, BitsAndBytesConfig(load_in_4bit=True))
     return Counter(
         (part.in_features, part.out_features) for part in module.modules() if type(part).__name__ == "Linear4bit"
