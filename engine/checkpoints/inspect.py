@@ -17,13 +17,19 @@ from engine.config.specs import InvalidInput, ModelSpec
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft", "demo-moe": "models/stories-moe"}
+EMBEDDED = {
+    "demo": "models/stories-5m",
+    "demo-draft": "models/stories-draft",
+    "demo-moe": "models/stories-moe",
+    "demo-mla": "models/stories-mla",
+}
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}
 EMBEDDED_NAMES = {
     "stories-5m": "demo stories 5M",
     "stories-5m-awq": "demo stories 5M, AWQ",
     "stories-draft": "demo draft 0.8M",
     "stories-moe": "demo mixture 7M",
+    "stories-mla": "demo latents 5M",
 }
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 

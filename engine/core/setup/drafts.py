@@ -11,6 +11,7 @@ from engine.models.weights import Reporter
 KNOWN = {
     "demo": ModelSpec("demo-draft"),
     "demo-moe": ModelSpec("demo-draft"),
+    "demo-mla": ModelSpec("demo-draft"),
 }  # what drafts for a model that says nothing of it
 
 

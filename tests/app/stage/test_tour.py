@@ -433,13 +433,13 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "15-offloading": offloading,
     "16-forgetting": forgetting,
     "17-grouped-query": grouped,
-    "18-experts": experts,
-    "19-quantization": quantized,
-    "20-beams": beams,
-    "21-speculation": speculation,
-    "22-admission": admission,
-    "23-adapters": adapters,
-    "24-latency-throughput": latency,
+    "19-experts": experts,
+    "20-quantization": quantized,
+    "21-beams": beams,
+    "22-speculation": speculation,
+    "23-admission": admission,
+    "24-adapters": adapters,
+    "25-latency-throughput": latency,
 }
 
 

@@ -11,10 +11,12 @@ import transformers
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, measure
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission, measure
 from engine.checkpoints import inspect_model
+from engine.config.parallel import Parallel
 from engine.kernels.cpu.library import native
 from engine.kernels.quantized_kv import CODES, rounded
+from engine.memory import why_whole
 from engine.models.loading import LoadedModel, load
 from engine.trace.work import count_work
 from tests.engine.captured_logits import answers
@@ -80,6 +82,23 @@ def test_a_token_takes_a_latent_or_keys_and_values_of_every_head(model: LoadedMo
 def test_a_number_of_heads_is_refused_and_says_what_there_is(folder: Path) -> None:
     with pytest.raises(InvalidInput, match=r"kv_heads.*8.*latent.*all.*auto"):
         load(ModelSpec(str(folder), device="cpu", kv_heads=8))
+
+
+def test_heads_that_read_one_latent_are_not_split(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"tensor_parallel=2: all heads.*youtu.*one latent.*pipeline_parallel"):
+        load(ModelSpec(str(folder), device="cpu", parallel=Parallel(2)))
+    assert why_whole(inspect_model(ModelSpec(str(folder)))) == "all heads of this model read one latent"
+
+
+def test_a_pipeline_and_a_prefill_worker_answer_alike(folder: Path) -> None:
+    said = []
+    for stages, mode in ((1, "continuous"), (2, "continuous"), (1, "disaggregated")):
+        spec = ModelSpec(str(folder), dtype="float32", device="cpu", parallel=Parallel(pipeline=stages))
+        with Engine(spec, EngineConfig(mode, max_running=4), threads=1) as engine:
+            params = SamplingParams(max_tokens=NEW, temperature=0, ignore_eos=True)
+            streams = engine.submit_many([Submission(prompt, params) for prompt in prompts()])
+            said.append([stream.result().token_ids for stream in streams])
+    assert said[0] == said[1] == said[2]
 
 
 @pytest.mark.parametrize("mode", ["chunked", "continuous-padded", "static", "recompute"])

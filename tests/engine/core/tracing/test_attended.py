@@ -14,8 +14,9 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.trace import Array, Step, Submitted, attended, load_trace, save_trace
 from tests.engine.tiny_models import VOCABULARY
 
-# Grouped queries, sliding windows, capped scores, sinks, norms of queries and keys, heads of their own, learned places.
-MODELS = ("llama", "mistral", "gemma2", "gemma3", "gpt-oss", "phi3", "gpt2")
+# Grouped queries, sliding windows, capped scores, sinks, norms of queries and keys, heads of their own, learned places,
+# latents.
+MODELS = ("llama", "mistral", "gemma2", "gemma3", "gpt-oss", "phi3", "gpt2", "deepseek-v3")
 WAYS: tuple[dict[str, Any], ...] = (
     {"mode": "chunked", "token_budget": 16, "depth": 1},
     {"mode": "static"},
