@@ -27,6 +27,11 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, LlamaForCausal
 DENSE, NAME = "stories-5m", "stories-mla"
 LATENT, ROTATED, PLAIN, VALUE = 64, 16, 16, 32  # numbers of a latent; of a head's key and query; of its value
 LAYERS_UNTIL = 0.6  # of the time
+# Of a config: there are none.
+OF_EXPERTS = """
+moe_intermediate_size n_group n_routed_experts n_shared_experts norm_topk_prob num_experts_per_tok
+num_nextn_predict_layers output_router_logits routed_scaling_factor topk_group
+""".split()
 
 
 def with_latents(dense: LlamaForCausalLM) -> DeepseekV3ForCausalLM:
@@ -140,6 +145,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in OF_EXPERTS}
+    (folder / "config.json").write_text(json.dumps(kept, indent=2) + "\n")
     print(json.dumps({"model": NAME, "steps": step, "divergence": round(mean, 4)}), flush=True)
 
 

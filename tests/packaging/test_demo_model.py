@@ -102,6 +102,13 @@ def test_the_mixture_tells_stories_as_well_and_asks_every_expert() -> None:
     assert (sent / sent.sum(1, keepdims=True)).min() > 0.01, "none is of no use"
 
 
+def test_the_model_of_latents_tells_stories_as_well_whatever_it_keeps() -> None:
+    latents = greedy_stories(ModelSpec("demo-mla"), SOME)
+    assert min(shares(latents)) >= 0.9
+    heads = greedy_stories(ModelSpec("demo-mla", kv_heads="all"), SOME)
+    assert [told.completion.text for told in heads] == [told.completion.text for told in latents]
+
+
 def answered(prompts: list[Prompt]) -> list[str]:
     """Greedy, all in one batch."""
     params = SamplingParams(max_tokens=2 * LIMIT, temperature=0)
@@ -181,7 +188,7 @@ def test_the_demo_and_its_draft_have_the_promised_sizes_and_one_tokenizer() -> N
     for width in (demo.hidden, 768, demo.kv_heads * demo.head_dim):
         assert width % 128 == 0, "so that it can be quantized"
     models = resources.path("models")
-    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 32_000_000
+    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 43_000_000
 
 
 def test_the_mixture_has_eight_experts_of_which_a_token_asks_two_and_the_demos_tokenizer() -> None:
@@ -191,6 +198,15 @@ def test_the_mixture_has_eight_experts_of_which_a_token_asks_two_and_the_demos_t
     assert (mixture.layers, mixture.hidden, mixture.kv_heads) == (demo.layers, demo.hidden, demo.kv_heads)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         assert (mixture.folder / name).read_bytes() == (demo.folder / name).read_bytes()
+
+
+def test_the_model_of_latents_is_the_demo_but_for_what_it_keeps() -> None:
+    demo, latents = inspect_model("demo"), inspect_model("demo-mla")
+    assert (latents.layers, latents.hidden, latents.mlp, latents.experts) == (demo.layers, demo.hidden, demo.mlp, 0)
+    assert (latents.latent, latents.kv_token_bytes("float32")) == (True, 6 * 80 * 4)
+    assert demo.kv_token_bytes("float32") == 3.2 * latents.kv_token_bytes("float32")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert (latents.folder / name).read_bytes() == (demo.folder / name).read_bytes()
 
 
 def test_the_awq_checkpoint_is_the_demo_in_fewer_bits() -> None:

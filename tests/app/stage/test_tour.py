@@ -267,6 +267,26 @@ def grouped(stage: Stage) -> None:
     )
 
 
+def latent(stage: Stage) -> None:
+    latents, own = stage.lanes
+    assert (latents.header.model.latent, own.header.model.latent) == (True, False)
+    assert own.header.kv_token_bytes == 6.4 * latents.header.kv_token_bytes
+    taken = []
+    for place in (0, 1):
+        stage.at(place)
+        panel = stage.lane_panel(place)
+        assert isinstance(panel, KvMap)
+        state = panel.state()
+        assert state is not None
+        taken.append(int((state.owner >= 0).sum()) / state.blocks)
+    assert taken[0] < 0.5
+    assert taken[1] > 0.8
+    assert steps(own)[28].rows < steps(latents)[28].rows == 8, "the others wait"
+    said, same = ([v.samples[0].text for v in lane.requests.values()] for lane in (latents, own))
+    assert said == same
+    assert f"{len(steps(latents)):,} steps with latents; {len(steps(own)):,} without" in stage.tour.told[2]
+
+
 def attention(stage: Stage) -> None:
     said = ("alone", "kite", "as", "brave")
     copying = ((3, 1), (3, 2), (4, 3), (4, 4))  # counted from 0
@@ -433,6 +453,7 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "15-offloading": offloading,
     "16-forgetting": forgetting,
     "17-grouped-query": grouped,
+    "18-latent": latent,
     "19-experts": experts,
     "20-quantization": quantized,
     "21-beams": beams,
