@@ -13,12 +13,7 @@ from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
-SHIPPED = {
-    "demo": "demo stories",
-    "demo-draft": "demo draft",
-    "demo-moe": "demo mixture",
-    "demo-mla": "demo latents",
-}
+SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft", "demo-moe": "demo mixture", "demo-mla": "demo latents"}
 
 
 def left_words(seconds: float) -> str:

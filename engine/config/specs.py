@@ -60,8 +60,8 @@ class ModelSpec:
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
     `parallel` splits it over several ranks, on a CPU. `kv_heads` repeats its key and value heads until there are so
     many, "all": one for each query head, as without grouped-query or latent attention: the same answers, more K and V;
-    "auto" holds what it has. `adapters` (LoRA, as PEFT writes them) are folders, or names of those that ship, as "NAME=SOURCE"
-    where they are to be called otherwise; requests choose one by its name, and share steps.
+    "auto" holds what it has. `adapters` (LoRA, as PEFT writes them) are folders, or names of those that ship, as
+    "NAME=SOURCE" where they are to be called otherwise; requests choose one by its name, and share steps.
     """
 
     source: str = "demo"

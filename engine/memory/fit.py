@@ -223,10 +223,12 @@ def _available(info: ModelInfo, name: str) -> str:
         return ""
     if stored is not None and name != stored.method:
         return f"this checkpoint is {SCHEMES[stored.method].title} already: nothing to quantize"
-    if name == "awq" and info.kv_heads_stored > 1:
+    if name == "awq" and info.kv_heads_stored:
         return "the heads of packed weights cannot be repeated: leave kv_heads as the model has them"
     if name == "awq" and stored is None and info.experts:
         return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
+    if name == "awq" and stored is None and info.latent:
+        return "autoawq makes none of latent attention: int8 and nf4 quantize it while it loads"
     if name == "awq":
         return "" if info.stored_as == "awq" else "no AWQ checkpoint: make one with batchscope quantize"
     if name == "mxfp4" and not quantizes_experts(info, name):

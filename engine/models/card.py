@@ -77,7 +77,7 @@ def serve_with_paged_attention(
         layer, k, v = seen[i]
         setattr(layer, attention.CACHE, kept.setdefault((_place(k), _place(v)), len(kept)))
     own = [LayerKV(heads, dim, latent=keys == values) for keys, values in kept for _, heads, _, dim in [keys[1]]]
-    _refuse_wide_heads(kind, device, max(kv.dim for kv in own))
+    _refuse_wide_heads(kind, device, module.dtype, max(kv.dim for kv in own))
     return own, tuple(windows[i] for i in layers)
 
 
@@ -87,11 +87,13 @@ def no_room(what: str, device: torch.device, error: BaseException) -> InvalidInp
     return InvalidInput(f"{what} does not fit in {where}: {first_line(error)}")
 
 
-def _refuse_wide_heads(kind: str, device: torch.device, widest: int) -> None:
-    if device.type == "cuda" and widest > WIDEST:
+def _refuse_wide_heads(kind: str, device: torch.device, dtype: torch.dtype, widest: int) -> None:
+    most = WIDEST if dtype.itemsize < 4 else WIDEST // 2
+    if device.type == "cuda" and widest > most:
+        told, instead = str(dtype).removeprefix("torch."), "choose bfloat16, or " if widest <= WIDEST else ""
         raise InvalidInput(
-            f"model type {kind!r}: its attention heads are {widest} wide, and our GPU kernels serve up to {WIDEST}: "
-            f"run it on the CPU"
+            f"model type {kind!r}: its attention heads are {widest} wide, and our GPU kernels serve up to {most} in "
+            f"{told}: {instead}run it on the CPU"
         )
 
 

@@ -46,6 +46,13 @@ def test_a_mixed_step_of_a_real_models_size_agrees_with_the_oracle(dtype: torch.
 
 
 @DTYPES
+def test_latents_of_many_heads_agree_with_the_oracle(dtype: torch.dtype) -> None:
+    rows = ((1, 900), (1, 17), (70, 300), (0, 5), (5, 333))
+    shape = Shape(rows, kv_heads=1, group=128, head_dim=576 if dtype.itemsize == 2 else 288, dtype=dtype, latent=True)
+    make_case(shape, fresh(), "cuda").check(paged_attention)
+
+
+@DTYPES
 def test_a_decode_step_of_many_rows_agrees_with_the_oracle(dtype: torch.dtype) -> None:
     rows = tuple((1, 1 + 13 * row) for row in range(130))
     shape = Shape(rows, kv_heads=2, group=7, head_dim=128, sliding_window=200, sinks=True, dtype=dtype)

@@ -22,6 +22,7 @@ TECHNIQUES = {
     "attention": "engine.bench.techniques.attention",
     "forgetting": "engine.bench.techniques.forgetting",
     "pace": "engine.bench.techniques.pace",
+    "latents": "engine.bench.techniques.latents",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

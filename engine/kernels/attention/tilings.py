@@ -114,7 +114,7 @@ _BLACKWELL = {
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
 FAMILY = {103: 100, 121: 120}  # whose tables an architecture takes that has none
-WIDEST = 1024  # head_dim
+WIDEST = 1024  # head_dim; of float32 half of it fits the memory of every multiprocessor
 # Over a cache of codes, which take registers until they are multiplied, where the others spill.
 OF_CODES = TABLES | {
     90: _HOPPER | {Rows.SHORT: _WIDE},

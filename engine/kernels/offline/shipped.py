@@ -233,6 +233,9 @@ def shipped(sm: int) -> dict[str, Launch]:
                 size = f"{head_dim} {TYPES[dtype]} of {name}"
                 _, attend = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True, codes=codes)
                 found.append((f"attention {kind.value} {size}", attend))
+    for (kind, queries), kept in product(((Rows.SHORT, 1), (Rows.LONG, 512)), (None, torch.int8)):
+        latents = attention(sm, kind, bf16, 576, group=128, queries=queries, codes=kept, latent=True)  # DeepSeek-V3's
+        found.append((f"attention {kind.value} latents{'' if kept is None else ' of int8'}", latents[1]))
     found += coded()
     found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, every_option=True)[0]))
     found += [(_name(launch), launch) for launch in making_inputs()]

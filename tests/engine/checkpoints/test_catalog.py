@@ -50,7 +50,12 @@ def model_files(**others: bytes) -> dict[str, bytes]:
 
 def test_the_demo_models_ship_whole() -> None:
     shipped = shipped_models()
-    assert [entry.source for entry in shipped if "/" not in entry.source] == ["demo", "demo-draft", "demo-moe", "demo-mla"]
+    assert [entry.source for entry in shipped if "/" not in entry.source] == [
+        "demo",
+        "demo-draft",
+        "demo-moe",
+        "demo-mla",
+    ]
     for entry in shipped:
         assert (entry.place, entry.problem) == (Place.SHIPPED, "")
         assert inspect_model(entry.source).folder == entry.folder
