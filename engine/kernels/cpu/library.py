@@ -1,12 +1,14 @@
 """The CPU's kernels (`native/`), compiled for this processor once and kept in the user's cache folder."""
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,8 +57,10 @@ def look(compiling: Callable[[], object] = lambda: None) -> Native:
         return Native(None, "this build of torch brings no OpenMP library of GNU's")
     try:
         kept = _place(compiler, openmp)
-        if not (_is_ours(kept) and _is_whole(kept)):
-            _compile(compiler, openmp, kept, compiling)
+        if not _is_good(kept):
+            with _alone(kept.parent, compiling):
+                if not _is_good(kept):
+                    _compile(compiler, openmp, kept, compiling)
         return Native(ctypes.CDLL(str(kept)), f"by {compiler}")
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
@@ -95,6 +99,35 @@ def _place(compiler: str, openmp: Path) -> Path:
     return folder / f"native-{hashlib.sha256(chr(0).join(made_of).encode()).hexdigest()[:20]}.so"
 
 
+@contextmanager
+def _alone(folder: Path, compiling: Callable[[], object]) -> Iterator[None]:
+    """Of processes that miss the same library one compiles, and the others wait for it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place, end = os.open(folder, os.O_RDONLY), time.monotonic() + SECONDS
+    try:
+        while not _locks(place) and time.monotonic() < end:
+            compiling()
+            time.sleep(GLANCE)
+        yield
+    finally:
+        os.close(place)
+
+
+def _locks(place: int) -> bool:
+    """False where another does. A file system without locks keeps nobody away."""
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _is_good(kept: Path) -> bool:
+    return _is_ours(kept) and _is_whole(kept)
+
+
 def _is_ours(kept: Path) -> bool:
     """A library that somebody else put there would run as this user."""
     return kept.is_file() and kept.stat().st_uid == os.getuid()
@@ -107,7 +140,6 @@ def _is_whole(kept: Path) -> bool:
 
 
 def _compile(compiler: str, openmp: Path, kept: Path, compiling: Callable[[], object]) -> None:
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = kept.with_suffix(f".{os.getpid()}")
     try:
         sources = [str(source) for source in SOURCES if source.suffix == ".c"]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -371,6 +372,25 @@ def test_compiling_is_told_and_can_be_given_up_within_a_moment(tmp_path, monkeyp
 
     until(lambda: not running())  # nor does what the compiler began run on
     assert not list(tmp_path.glob("batchscope/*"))
+
+
+@needs_compiler
+def test_two_that_miss_it_at_once_compile_it_once_and_who_waits_can_give_up(small, tmp_path, monkeypatch) -> None:
+    compiler, calls = tmp_path / "cc", tmp_path / "calls"
+    compiler.write_text(f'#!/bin/sh\necho >> {calls}\nsleep 0.3\nexec {library.find_compiler()} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+
+    def cancelled() -> None:
+        raise LoadCancelled("the load was cancelled")
+
+    with ThreadPoolExecutor(2) as pair:
+        both = [pair.submit(small) for _ in range(2)]
+        until(calls.exists)
+        with pytest.raises(LoadCancelled):
+            small(cancelled)
+        assert all(each.result().library is not None for each in both)
+    assert calls.read_text() == "\n"
 
 
 @pytest.fixture(scope="module")
