@@ -4,13 +4,15 @@ by commands that have an engine in their own process.
 Left out is a third, which model code imports for what no engine does: torch.distributed.tensor and FSDP to shard
 modules, torch._dynamo and flex attention to compile, torchao to save. transformers is told for good that torch has
 neither distributed modules nor flex attention; marks for a compiler that is not there mark nothing; two functions
-import their module once they are called. Afterwards everything else can be imported as ever.
+import their module once they are called. What transformers offers it reads from all its files once, not twice, since
+it keeps that by the path it was asked about. Afterwards everything else can be imported as ever.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -39,7 +41,8 @@ LATER = {
 
 def preload(needed: Iterable[str] = NEEDED) -> None:
     """Of the server, whatever cannot be imported is missed by the child that needs it."""
-    for place in (transformers.utils, transformers.utils.import_utils):
+    offers = transformers.utils.import_utils
+    for place in (transformers.utils, offers):
         vars(place).update(is_torch_distributed_available=lambda: False, is_torch_flex_attn_available=lambda: False)
     marks = dict.fromkeys(MARKS, _unmarked)
     dynamo, later = SimpleNamespace(**marks), {module: _later(module, name) for module, name in LATER.items()}
@@ -47,6 +50,7 @@ def preload(needed: Iterable[str] = NEEDED) -> None:
         _replaced(vars(torch.compiler), marks),
         _replaced(vars(torch), {"_dynamo": dynamo}),
         _replaced(sys.modules, {"torch._dynamo": dynamo, **later}),
+        _replaced(vars(offers), {"define_import_structure": _of_folder(offers.define_import_structure)}),
     ):
         for module in needed:
             import_module(module)
@@ -72,6 +76,11 @@ def _replaced(space: dict[str, Any], replacements: Mapping[str, Any]) -> Iterato
 
 def _unmarked(function: Any = None, *_: Any, **__: Any) -> Any:
     return _unmarked if function is None else function
+
+
+def _of_folder(structure: Callable[..., Any]) -> Callable[..., Any]:
+    """Asked about a package's own file, it tells of the folder, which `import transformers` has read."""
+    return lambda path, *of, **by: structure(Path(path).parent if str(path).endswith(".py") else path, *of, **by)
 
 
 def _later(module: str, name: str) -> ModuleType:
