@@ -1,12 +1,9 @@
 """Serving and its keys as a person meets them on the command line."""
 
 import json
-import os
 import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,8 +16,9 @@ import pytest
 from app.__main__ import main
 from engine.remote import RemoteEngine, ServerAddress
 from engine.serving import KeyFile, made_key
+from tests.commands import Command
 
-ROOT = Path(__file__).parents[3]
+SERVE = ["app", "serve", "--port", "0", "--threads", "1"]
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,12 +82,9 @@ def test_a_mistake_is_one_line_before_anything_is_loaded(
 
 @pytest.mark.timeout(240)
 def test_it_says_its_address_answers_and_ends_with_what_runs(tmp_path: Path) -> None:
-    order = [sys.executable, "-m", "app", "serve", "--port", "0", "--threads", "1", "--keys", str(tmp_path / "none")]
-    order += ["--request-log", str(tmp_path / "requests.db")]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
+    order = [*SERVE, "--keys", str(tmp_path / "none"), "--request-log", str(tmp_path / "requests.db")]
+    with Command(order) as server:
         try:
-            assert server.stdout is not None
             line = server.stdout.readline()
             assert line.startswith("serving demo at http://127.0.0.1:")
             assert line.endswith("/v1; no key is asked for\n")
@@ -116,19 +111,9 @@ def test_it_opens_a_window_beside_itself_which_has_control_and_ends_with_it(tmp_
     file = tmp_path / "keys.json"
     told, kept = made_key("ann")
     KeyFile(file).add(kept)
-    order = [sys.executable, "-m", "app", "serve", "--port", "0", "--threads", "1", "--window", "--control", "ann"]
-    screen = {
-        "DISPLAY": ":0",
-        "QT_QPA_PLATFORM": "offscreen",
-        "PYTHONPATH": str(ROOT),
-        "BATCHSCOPE_DATA": str(tmp_path),
-    }
-    environment = os.environ | screen
-    with subprocess.Popen(
-        [*order, "--keys", str(file)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    ) as server:
+    order = [*SERVE, "--window", "--control", "ann", "--keys", str(file)]
+    with Command(order, DISPLAY=":0", QT_QPA_PLATFORM="offscreen", BATCHSCOPE_DATA=str(tmp_path)) as server:
         try:
-            assert server.stdout is not None
             url = server.stdout.readline().split()[3].removesuffix("/v1")
             beside = started(server.pid)
             with RemoteEngine(ServerAddress(url, told)) as remote:

@@ -1,11 +1,10 @@
 """Nobody waits for who is slow; who is late is told enough; who comes back to another server is told what was lost."""
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from engine.serving import ServingSettings
 from engine.serving import server as server_module
 from engine.serving.watch import hub, watcher
 from engine.trace import FinishReason, Notice
+from tests.commands import Command
 from tests.engine.serving.conftest import serving
 from tests.engine.serving.wires import (
     GREEDY,
@@ -30,8 +30,6 @@ from tests.engine.serving.wires import (
     watching,
 )
 from tests.waiting import until
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_who_takes_nothing_is_sent_no_more_than_the_window_and_the_engine_does_not_wait(
@@ -81,16 +79,13 @@ def test_who_joins_late_is_told_how_things_stand_and_no_more(
             assert (view.text, view.tokens.tolist()) == (own.text, list(own.token_ids))
 
 
-def served(port: int, folder: Path) -> subprocess.Popen[str]:
+@contextmanager
+def served(port: int, folder: Path) -> Iterator[Command]:
     """A server in a process of its own, once it is ready."""
     quick = ["--model", "demo-draft", "--threads", "1", "--max-running", "8", "--kv-memory", "8M"]
-    order = [sys.executable, "-m", "app", "serve", "--port", str(port), "--keys", str(folder / "none"), *quick]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(order, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    with server.stdout as said:
-        assert said.readline().startswith("serving demo-draft at ")
-    return server
+    with Command(["app", "serve", "--port", str(port), "--keys", str(folder / "none"), *quick]) as server:
+        assert server.stdout.readline().startswith("serving demo-draft at ")
+        yield server
 
 
 @pytest.mark.timeout(240)
@@ -100,30 +95,25 @@ def test_a_server_that_is_killed_and_started_again_is_told_with_what_was_lost(
     """One in a process of its own; the next one here."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    first = served(port, tmp_path)
-    try:
-        with watching(f"http://127.0.0.1:{port}") as remote:
-            stream = remote.submit("Once", GREEDY.with_(max_tokens=900))
-            until(lambda: len(stream.deltas) > 5)
-            before = remote.trace
-            first.send_signal(signal.SIGKILL)
-            until(lambda: not remote.status.connected)
-            assert remote.alive
-            assert not stream.done, "it may come back"
-            with pytest.raises(RuntimeError, match="cannot be reached now"):
-                remote.submit("Once")
-            first.wait()
-            with serving(engine, ServingSettings(port=port)):
-                until(lambda: remote.trace is not before and remote.status.connected)
-                ended = stream.result(60)
-                assert ended.finish_reason is FinishReason.ERROR
-                assert ended.text, "what had come is kept"
-                said = [record for record in before.records if isinstance(record, Notice)][-1]
-                assert said.level == "error"
-                assert "was restarted: the 1 request that ran there was lost" in said.text
-                assert before.complete
-                until(lambda: remote.trace.records)
-                assert remote.submit("Once", GREEDY).result(30).finish_reason is FinishReason.LENGTH
-    finally:
-        first.kill()
+    with served(port, tmp_path) as first, watching(f"http://127.0.0.1:{port}") as remote:
+        stream = remote.submit("Once", GREEDY.with_(max_tokens=900))
+        until(lambda: len(stream.deltas) > 5)
+        before = remote.trace
+        first.send_signal(signal.SIGKILL)
+        until(lambda: not remote.status.connected)
+        assert remote.alive
+        assert not stream.done, "it may come back"
+        with pytest.raises(RuntimeError, match="cannot be reached now"):
+            remote.submit("Once")
         first.wait()
+        with serving(engine, ServingSettings(port=port)):
+            until(lambda: remote.trace is not before and remote.status.connected)
+            ended = stream.result(60)
+            assert ended.finish_reason is FinishReason.ERROR
+            assert ended.text, "what had come is kept"
+            said = [record for record in before.records if isinstance(record, Notice)][-1]
+            assert said.level == "error"
+            assert "was restarted: the 1 request that ran there was lost" in said.text
+            assert before.complete
+            until(lambda: remote.trace.records)
+            assert remote.submit("Once", GREEDY).result(30).finish_reason is FinishReason.LENGTH

@@ -1,29 +1,17 @@
 """Without a display: the window plays the demo in a process of its own, as `make run` does."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from PySide6.QtGui import QImage
 
 from engine import load_trace
+from tests.commands import ended
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from app.window.offscreen.demo import play_demo
-from engine import EngineConfig, ModelSpec
-sys.exit(play_demo(ModelSpec(sys.argv[1]), EngineConfig(), Path(sys.argv[2])))
-"""
-
-
-def play(source: str, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, source, str(out)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+DEMO = "app.window.offscreen.demo"
 
 
 def test_the_demo_is_played_to_its_end_and_leaves_pictures_and_the_run(tmp_path: Path) -> None:
-    done = play("demo", tmp_path)
+    done = ended([DEMO, "--out", str(tmp_path)])
     assert done.returncode == 0, done.stderr
     assert "64 of 64 completed" in done.stdout
     for name in ("streaming.png", "finished.png", "demo.bsrun"):
@@ -34,7 +22,7 @@ def test_the_demo_is_played_to_its_end_and_leaves_pictures_and_the_run(tmp_path:
 
 
 def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
-    done = play(str(tmp_path / "nothing"), tmp_path)
+    done = ended([DEMO, "--model", str(tmp_path / "nothing"), "--out", str(tmp_path)])
     assert done.returncode == 1
     assert "no folder" in done.stderr
     assert "Traceback" not in done.stderr
@@ -42,8 +30,7 @@ def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
 
 def test_a_race_is_pictured_and_its_result_printed(tmp_path: Path) -> None:
     lanes = ["--workload", "burst", "--count", "6", "--lanes", "static:2,continuous:4"]
-    command = [sys.executable, "-m", "app.window.offscreen.demo", "--compare", "--out", str(tmp_path), *lanes]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    done = ended([DEMO, "--compare", "--out", str(tmp_path), *lanes])
     assert done.returncode == 0, done.stderr
     assert "output throughput" in done.stdout
     assert "same tokens in every lane" in done.stdout
