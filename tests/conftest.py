@@ -11,6 +11,7 @@ import pytest
 from tests import own_hub
 
 own_hub.begin()
+gc.disable()  # until all is imported: collections are in vain before, and a tenth of the time
 with suppress(ImportError):  # a rented machine with a GPU may do without
     from hypothesis import HealthCheck, settings
 
@@ -29,6 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return module is None or module.get_closest_marker("slow") is None
 
     items.sort(key=quick)
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
