@@ -30,6 +30,15 @@ def test_what_the_windows_process_imports_needs_neither_torch_nor_transformers()
     assert done.stdout.splitlines() == LIGHT, done.stderr
 
 
+def test_the_one_client_of_all_servers_imports_nothing_that_runs_a_model() -> None:
+    program = (
+        "import sys, engine.bench.serving.client, engine.bench.serving.beside\n"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
 def test_what_the_engine_offers_is_there_when_it_is_asked_for() -> None:
     (told,) = [node for node in ast.parse(Path(engine.__file__).read_text()).body if isinstance(node, ast.If)]
     offered = {

@@ -1,11 +1,8 @@
 """Checkpoints that autoawq made load into our layers exactly; a contradiction in one is an error before it is read."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +23,7 @@ from engine.models.packed_linear import pack_linears
 from engine.models.quantization.awq_linear import AwqLinear, make_ready
 from engine.models.quantization.awq_loader import awq_arguments
 from engine.models.quantization.coded_linear import CodedLinear
+from tests.commands import ended
 from tests.engine.models.quantization.make_awq import GROUP, LOADED, SCALED
 from tests.engine.models.quantization.scalar_awq import decode
 
@@ -37,14 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("awq") is None:  # not imported here: it changes the filter of warnings
         pytest.skip("autoawq is not installed")
     folder = tmp_path_factory.mktemp("awq")
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.engine.models.quantization.make_awq", str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        cwd=Path(__file__).parents[4],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = ended(["tests.engine.models.quantization.make_awq", str(folder)])
     assert run.returncode == 0, run.stdout + run.stderr
     return folder
 
