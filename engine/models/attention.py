@@ -76,7 +76,11 @@ def attend(
         timer.seconds += time.perf_counter() - begun
     if watch is not None:
         watch.note(known.layer_idx, layer, query, key, options)
-    return (out[..., :width] if latent is None else latent.values(out)), None
+    if latent is not None:
+        out = latent.values(out)
+    elif width < key.shape[-1]:
+        out = out[..., :width]
+    return out, None
 
 
 def current_device(device: torch.device) -> AbstractContextManager[object]:

@@ -45,7 +45,7 @@ def serve_with_paged_attention(
         ):
             handed[layer.layer_idx] = layer, k, v
             windows[layer.layer_idx] = sliding_window or 0
-        wide = q.new_zeros(*q.transpose(1, 2).shape[:-1], v.shape[-1])
+        wide = torch.zeros_like(v).transpose(1, 2)[:, :, :1].expand(-1, -1, q.shape[1], -1).contiguous()
         return wide if (latent := absorbed(layer)) is None else latent.values(wide), None
 
     probe_name = f"{attention.NAME}_probe"

@@ -84,7 +84,7 @@ def test_a_scorer_goes_where_the_engines_pool_leaves_memory(
         device = "cpu" if spec.device == "auto" else spec.device
         yield SimpleNamespace(card=replace(demo.card, device=device), submit=demo.submit)
 
-    monkeypatch.setattr(sys.modules["engine.compression.compress"], "EngineProcess", process)
+    monkeypatch.setattr(sys.modules["engine.compression.compressed"], "EngineProcess", process)
     engine: Any = SimpleNamespace(card=replace(demo.card, device=beside), config=demo.config)
     scored = score(engine, STORY, scorer=ModelSpec("demo-draft", device=asked))
     assert loaded == [given]
