@@ -102,8 +102,10 @@ def _check_architecture(folder: Path) -> None:
 
 _EXPERTS = "it has experts, which autoawq does not find in today's transformers"
 _SCALED = "autoawq would scale its activation function, a kind of layer that no ordinary model has a place for"
+_LATENTS = "nobody tried autoawq with its latent attention"
 REFUSED = {
     "opt": "autoawq asks it for rotary embeddings, which it does not have",
+    "minicpm3": _LATENTS,
     **dict.fromkeys(("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"), _EXPERTS),
     **dict.fromkeys(("bloom", "falcon", "gpt_bigcode", "gpt_neox", "gptj", "internlm2", "mpt", "starcoder2"), _SCALED),
 }
