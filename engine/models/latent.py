@@ -63,7 +63,8 @@ def _by_heads(x: Tensor, weight: Tensor, columns: int, rest: int = 0) -> Tensor:
 
 def absorbed(layer: nn.Module) -> Absorbed | None:
     """What an attention layer that keeps latents is told by."""
-    found = layer._modules.get(OF_LATENTS)  # most layers have none, and looking for an attribute takes a microsecond
+    # Most layers have none, and to miss an attribute takes torch a microsecond.
+    found = getattr(layer, "_modules", {}).get(OF_LATENTS)
     return found if isinstance(found, Absorbed) else None
 
 
