@@ -4,4 +4,4 @@ from time import monotonic
 
 BEGUN = monotonic()  # before what takes seconds to import
 
-from engine.jobs import library_warnings  # noqa: E402  # before transformers is imported
+from engine import library_warnings  # noqa: E402  # before transformers is imported

@@ -101,6 +101,6 @@ def repeated_heads(config: Mapping[str, Any], kv_heads: int | str) -> RepeatedHe
 REFUSED = {
     "auto_map": "brings its own code",
     "multi_query": "has queries, keys and values in one matrix",
-    LATENT: "makes keys and values of a latent: use all to keep those of every head, or auto, the latent",
+    LATENT: "makes keys and values of a latent, and keeps that or, with all, those of every head",
     "num_global_key_value_heads": "has heads of two kinds",
 }

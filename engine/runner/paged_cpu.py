@@ -15,7 +15,7 @@ from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.kernels.cpu.structures import Attention
-from engine.kernels.quantized_kv import CODES, is_quantized, rounded
+from engine.kernels.quantized_kv import CODES, dequantize, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
@@ -92,8 +92,8 @@ def _context(caches: tuple[Tensor, Tensor], table: Tensor, length: int, dtype: t
     """A row's K and V, copied together."""
     if is_quantized(caches[0]):
         return quantized.context(*caches, table, length, dtype)
-    k, v = (by_blocks.gather_context(cache, table, length) for cache in caches)
-    return k, v
+    k = by_blocks.gather_context(caches[0], table, length)
+    return k, k if caches[0] is caches[1] else by_blocks.gather_context(caches[1], table, length)
 
 
 def _allocators(compiled: bool, codes: torch.dtype | None) -> tuple[Allocate, Allocate]:
@@ -225,7 +225,8 @@ class PagedRunner(Runner):
         cache, table = self.k_caches[layer], torch.tensor(row.branch.blocks[: blocks_for(length, self.block_size)])
         if not is_quantized(cache):
             return by_blocks.gather_context(cache, table, length)
-        return quantized.context(cache, self.v_caches[layer], table, length, self.model.dtype)[0]
+        held, _ = quantized.held(cache, self.v_caches[layer])
+        return dequantize(held.values[table], held.scales[table], self.model.dtype).flatten(0, 1)[:length]
 
     def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
         """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""

@@ -250,16 +250,9 @@ def grouped(stage: Stage) -> None:
     shared, own = stage.lanes
     assert own.header.model.kv_heads == own.header.model.heads == 2 * shared.header.model.kv_heads
     assert own.header.kv_token_bytes == 2 * shared.header.kv_token_bytes
-    taken = []
-    for place in (0, 1):
-        stage.at(place)
-        panel = stage.lane_panel(place)
-        assert isinstance(panel, KvMap)
-        state = panel.state()
-        assert state is not None
-        taken.append(int((state.owner >= 0).sum()) / state.blocks)
-    assert taken[0] < 0.7
-    assert taken[1] > 0.8
+    few, most = taken(stage)
+    assert few < 0.7
+    assert most > 0.8
     assert steps(own)[28].rows < steps(shared)[28].rows == 8, "some were put back"
     assert [v.samples[0].text for v in shared.requests.values()] == [v.samples[0].text for v in own.requests.values()]
     assert (
@@ -267,20 +260,26 @@ def grouped(stage: Stage) -> None:
     )
 
 
-def latent(stage: Stage) -> None:
-    latents, own = stage.lanes
-    assert (latents.header.model.latent, own.header.model.latent) == (True, False)
-    assert own.header.kv_token_bytes == 6.4 * latents.header.kv_token_bytes
-    taken = []
+def taken(stage: Stage) -> list[float]:
+    """The share of each lane's blocks that somebody owns, at the point that tells of it."""
+    shares = []
     for place in (0, 1):
         stage.at(place)
         panel = stage.lane_panel(place)
         assert isinstance(panel, KvMap)
         state = panel.state()
         assert state is not None
-        taken.append(int((state.owner >= 0).sum()) / state.blocks)
-    assert taken[0] < 0.5
-    assert taken[1] > 0.8
+        shares.append(int((state.owner >= 0).sum()) / state.blocks)
+    return shares
+
+
+def latent(stage: Stage) -> None:
+    latents, own = stage.lanes
+    assert (latents.header.model.latent, own.header.model.latent) == (True, False)
+    assert own.header.kv_token_bytes == 6.4 * latents.header.kv_token_bytes
+    few, most = taken(stage)
+    assert few < 0.5
+    assert most > 0.8
     assert steps(own)[28].rows < steps(latents)[28].rows == 8, "the others wait"
     said, same = ([v.samples[0].text for v in lane.requests.values()] for lane in (latents, own))
     assert said == same
