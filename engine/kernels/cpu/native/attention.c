@@ -82,28 +82,10 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
     }
 }
 
-/* The sum of each of so many vectors, in its lane: of pairs, then of pairs of these. */
-ALWAYS vec summed_each(const vec x[LANES]) {
-#ifdef __clang__
-    vec sums;
-    for (int i = 0; i < LANES; i++) sums[i] = summed(x[i]);
-    return sums;
-#else
-    const integers even = (integers)numbered() * 2, odd = even + 1;
-    vec sums[LANES];
-    for (int i = 0; i < LANES; i++) sums[i] = x[i];
-    for (int left = LANES / 2; left; left /= 2)
-        for (int i = 0; i < left; i++)
-            sums[i] = __builtin_shuffle(sums[2 * i], sums[2 * i + 1], even) + __builtin_shuffle(sums[2 * i], sums[2 * i + 1], odd);
-    return sums[0];
-#endif
-}
-
 /* The same of latents, which lie one after the other. */
 ALWAYS void score_latents(const struct attention *a, const char *keys, const char *ahead, const float *query,
                           float *scores, long width, const int count, const int kind) {
     const long dim = a->head_dim, block = a->block, bytes = kind_bytes(kind);
-    vec keys_of[SCORED][LANES]; /* by query and key what is still to be summed */
     for (long j = 0; j < block; j++) {
         vec sums[SCORED];
         for (int i = 0; i < count; i++) sums[i] = (vec){0};
@@ -124,12 +106,13 @@ ALWAYS void score_latents(const struct attention *a, const char *keys, const cha
             const vec key = cached_lanes(keys, j * dim + d, kind);
             for (int i = 0; i < count; i++) sums[i] += *(const vec *)(query + i * dim + d) * key;
         }
-        for (int i = 0; i < count; i++) keys_of[i][j % LANES] = sums[i];
-        if (j % LANES < LANES - 1) continue;
-        const long lane = j + 1 - LANES;
-        const vec scale = kind < INT8 ? (vec){0} + a->scale : scales_of(keys + dim * block + lane, kind) * a->scale;
-        for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) = summed_each(keys_of[i]) * scale;
+        for (int i = 0; i < count; i++) scores[i * width + j] = summed(sums[i]) * a->scale;
     }
+    if (kind >= INT8)
+        for (long lane = 0; lane < block; lane += LANES) {
+            const vec scales = scales_of(keys + dim * block + lane, kind);
+            for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) *= scales;
+        }
 }
 
 /* The queries of a token and KV head as `score` and `score_latents` read them. */
