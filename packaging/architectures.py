@@ -18,7 +18,12 @@ from engine.models.config import refuse_unsupported
 
 # Tried with transformers 5.23: an indexer tells their layers which tokens to look at.
 SPARSE = "axk2 deepseek_v32 dots3_note dots3_note_text glm_moe_dsa hy_v4"
-PROBED = {"sparse": SPARSE.split(), "mixed": ["hrm_text", "lfm2", "lfm2_moe", "lfm3", "minimax", "mllama"]}
+# They keep states that transformers' common cache does not have, or attend in layers that go by no number of their own.
+MIXED = """
+deepseek_v4 falcon_mamba glm5_next hrm_text inkling2_text inkling_text mamba mamba2 minimax mllama qwen4_exp
+qwen4_exp_text recurrent_gemma rwkv xlstm zamba zamba2 zaya
+"""
+PROBED = {"sparse": SPARSE.split(), "mixed": MIXED.split()}
 
 
 def verdicts() -> dict[str, list[str]]:

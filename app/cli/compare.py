@@ -103,7 +103,7 @@ def _head(result: RaceResult, options: argparse.Namespace) -> list[str]:
         model, machine = trace.header.model, trace.header.machine
         lines.append(f"{model.name} · {model.dtype} · {model.device} · {machine.cpu}")
         headers = [each.header for each in known]
-        rooms = sorted({result.kv_memory // header.kv_token_bytes for header in headers})
+        rooms = sorted({header.blocks * header.config.block_size for header in headers})
         tokens = " to ".join(f"{room:,}" for room in dict.fromkeys((rooms[0], rooms[-1])))
         lines.append(f"every lane has {result.kv_memory / 2**20:,.1f} MiB of KV memory ({tokens} tokens)")
     return lines

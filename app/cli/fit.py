@@ -201,7 +201,10 @@ def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> li
         )
     else:
         why = "every query head has keys and values of its own here, as the rule takes it"
-    if 0 < info.kv_layers < info.layers:
+    if info.states.layers:
+        kept = f"{info.states.layers} keep a state of a request, {bytes_words(bill.states)} in all however long it is"
+        why += f"; {info.kv_layers} of {info.layers} layers keep keys and values, {kept}"
+    elif 0 < info.kv_layers < info.layers:
         why += f"; only {info.kv_layers} of {info.layers} layers keep keys and values, the others read theirs"
     if kv_dtype != "auto":
         why += f"; in {kv_dtype} a number takes a byte, and each head one more for its scale"

@@ -126,7 +126,7 @@ class RunShow:
         """With the pool of the scene, or of the workload."""
         config, workload, card = self._lane.config, self._workload, self._session.card
         tokens = self._scene.kv_tokens or (workload.suggested.kv_tokens if workload is not None else None)
-        return config if tokens is None or card is None else replace(config, kv_memory=tokens * card.kv_token_bytes)
+        return config if tokens is None or card is None else replace(config, kv_memory=card.kv_memory(tokens, config))
 
     async def _send(self, workload: Workload, given_up: GivenUp) -> None:
         """Every prompt in its time; those of one moment come to one step."""

@@ -18,8 +18,8 @@ REASONS = {
     "masked": "fills gaps and does not generate text; choose a causal model",
     "no interface": "does not use transformers' attention interface, so a paged KV cache cannot serve it; " + INSTEAD,
     "sparse": "attends to tokens that an indexer of its own chooses, which a paged KV cache does not know; " + INSTEAD,
-    "mixed": "has layers that keep no ordinary keys and values (convolutions, linear attention, cross-attention), so a "
-    "paged KV cache cannot serve it; " + INSTEAD,
+    "mixed": "has layers that keep neither ordinary keys and values nor a state as transformers' cache has it, so it "
+    "cannot be served; " + INSTEAD,
     "no decoder": "is not a decoder that generates text; choose a causal model",
 }
 

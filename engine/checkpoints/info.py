@@ -9,6 +9,7 @@ from typing import Any
 from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
 from engine.checkpoints.kv_heads import LATENT, OWN, repeated_heads
 from engine.checkpoints.mxfp4_settings import METHOD, check_packed, holds_mxfp4
+from engine.checkpoints.states import StoredStates, stored_states
 from engine.checkpoints.weight_names import sort_weights
 from engine.config.checks import shown
 from engine.config.schemes import MX_BLOCK, STORED
@@ -54,7 +55,8 @@ class ModelInfo:
     tokens that its sliding-window layers see, 0 where there are none. `tensors` maps names to (elements, bytes) as
     stored. `kv_heads_stored`: key and value heads of the checkpoint, where each is to be held several times, which all
     else counts; 0 where each is held once. `latent`: K and V are one vector of `head_dim` numbers a layer; where those
-    of all heads are to be held instead, they are of one head that is stored.
+    of all heads are to be held instead, they are of one head that is stored. `states`: what is kept by layers that keep
+    a state of a sequence.
     """
 
     name: str
@@ -90,6 +92,7 @@ class ModelInfo:
     kv_layers: int = 0
     kv_heads_stored: int = 0
     latent: bool = False
+    states: StoredStates = StoredStates()
 
     @property
     def stored_as(self) -> str:
@@ -154,6 +157,7 @@ def inspect_parts(
         wide = (some(*ACTIVE) or some(*EXPERTS)) * (some("moe_intermediate_size") or wide)
     layers, kept_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
     layers = layers or 2 * number("num_layers")  # LongCat-Flash's, of two attentions each
+    layers = layers or len(text.get("layers_block_type") or ())
     kept_heads = kept_heads or (1 if text.get("multi_query") else heads)
     head_dim = number("head_dim", "kv_channels") or hidden // heads
     latent = bool(some(LATENT)) and kv_heads == OWN
@@ -163,6 +167,8 @@ def inspect_parts(
         wide_key = some("qk_nope_head_dim") + some("qk_rope_head_dim")
         kept_heads, head_dim = heads, max(wide_key, some("v_head_dim"))
     kept = max(1, layers - some("num_kv_shared_layers")) if layers else 0  # the last ones read what others keep
+    states = stored_states(text, {key: shape for key, (shape, _) in headers.items()})
+    kept = states.attend if states.layers else kept
     full = 0  # layers whose heads are of another width
     if some("global_head_dim"):
         full = list(text.get("layer_types") or ())[:kept].count("full_attention")
@@ -205,6 +211,7 @@ def inspect_parts(
         kv_layers=kept,
         kv_heads_stored=repeated.own if repeated is not None else 1 if some(LATENT) and not latent else 0,
         latent=latent,
+        states=states,
     )
 
 

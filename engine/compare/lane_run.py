@@ -146,7 +146,7 @@ class Track:
         if self._cancelled.is_set():
             raise LoadCancelled("the comparison was cancelled")
         if self.kv_memory is None and self._kv_tokens is not None:
-            self.kv_memory = self._kv_tokens * engine.card.kv_token_bytes
+            self.kv_memory = engine.card.kv_memory(self._kv_tokens, config)
         return engine
 
     def _greet(self, index: int, repeat: int, server: Server) -> ServerPlayer:

@@ -20,7 +20,7 @@ def commands(source: Source) -> list[str]:
     file = source.file or "run.bsrun"
     trace = source.runs[0].trace
     header = trace.header
-    memory = header.blocks * header.config.block_size * header.kv_token_bytes
+    memory = header.kv_memory
     repeats = 1
     again = ["batchscope", "compare", "--workload", prompts, "--lanes", ",".join(map(lane_text, source.lanes))]
     if source.race is not None:

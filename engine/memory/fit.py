@@ -46,7 +46,8 @@ class Fit:
     """The bill of one way to load a model, in bytes. `dtype` is that of all that is not quantized and of the KV cache,
     unless another was asked for.
 
-    `pool` is what the engine would give its KV cache, `tokens` how many it holds. `available`: "" or why this
+    `pool` is what the engine would give its KV cache, `tokens` how many it holds, `states` what layers that keep a
+    state keep of one request. `available`: "" or why this
     quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations and
     a smallest pool (one block) are within what is free. `devices`: over how many devices with such a memory the model
     would have to be split, where it does not fit on one; 0 where that does not help.
@@ -63,6 +64,7 @@ class Fit:
     available: str = ""
     note: str = ""
     devices: int = 0
+    states: int = 0
 
     def requests(self, length: int) -> int:
         """How many requests of `length` tokens the pool holds at once."""
@@ -183,7 +185,8 @@ def _fit(
     activations = step_bytes(rows * length, rows, *shape)
     needed = activations + _graph_needs(info, slots, rows, token_budget, shape)
     share = pool_share(max(0, memory.free - weights), memory.kind, needed, memory.display)
-    blocks = pool_size(share, max(1, kv_token * block), slots, info.context, block)
+    states = info.states.bytes(item)
+    blocks = pool_size(share - states * slots, max(1, kv_token * block), slots, info.context, block)
     return Fit(
         quantization=name,
         dtype=kind,
@@ -192,9 +195,10 @@ def _fit(
         activations=activations,
         pool=blocks * block * kv_token,
         tokens=blocks * block,
-        fits=blocks > 0 and weights + activations + block * kv_token <= memory.free,
+        fits=blocks > 0 and weights + activations + states * slots + block * kv_token <= memory.free,
         available=available,
         note=note,
+        states=states,
     )
 
 

@@ -14,6 +14,8 @@ def why_whole(info: ModelInfo, quantization: str = "none") -> str:
     """Why it cannot be split, with what else would; "" where it can, by its heads and columns or with experts whole."""
     if not has_split_plan(info.model_type):
         return f"transformers cannot split model type {info.model_type!r}"
+    if info.states.layers:
+        return "layers of this model keep a state of a sequence"
     if info.latent:
         return "all heads of this model read one latent"
     together = {heads * info.head_dim for heads in (info.heads, info.kv_heads)} - {info.head_dim}
@@ -29,6 +31,8 @@ def why_whole(info: ModelInfo, quantization: str = "none") -> str:
 
 def why_unstaged(info: ModelInfo) -> str:
     """Why its layers cannot be on several devices, one stage after another; "" where they can."""
+    if info.states.layers:
+        return "layers of this model keep a state of a sequence"
     return "this model has one layer, and a stage needs one" if info.layers < 2 else ""
 
 

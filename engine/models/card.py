@@ -1,5 +1,7 @@
 """What a loaded model is: that our attention serves it, the tokens that end its texts, its card."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -16,20 +18,23 @@ from engine.memory.layer_kv import LayerKV, kv_token_bytes
 from engine.models import attention
 from engine.models.config import first_line
 from engine.models.latent import absorbed
+from engine.models.states import States
 from engine.models.weight_count import count_weights, held_bytes
 from engine.trace.records import ModelCard
 
+ALONE = ("mlp", "moe")  # kinds of layers
 _Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # where a tensor lies: address, shape, strides
 
 
 def serve_with_paged_attention(
-    module: PreTrainedModel, device: torch.device, held: range | None = None
-) -> tuple[list[LayerKV], tuple[int, ...]]:
-    """Sets our attention and proves with a two-token forward that every layer calls it, or, of a stage, those `held`.
+    module: PreTrainedModel, device: torch.device, held: range | None = None, states: States | None = None
+) -> tuple[list[LayerKV], dict[int, int]]:
+    """Sets our attention and proves with a two-token forward that every layer calls it, or, of a stage, those `held`,
+    but for those that keep `states` instead.
 
-    Returns what each layer keeps that has keys and values of its own, and the sliding window (0: none) of each layer,
-    read off what the layers really hand over: one that hands over what an earlier layer did shares that layer's cache.
-    Raises InvalidInput for a model whose layers do not all come through.
+    Returns what each layer keeps that has keys and values of its own, and by their numbers the sliding window (0: none)
+    of the layers that attend, read off what the layers really hand over: one that hands over what an earlier layer did
+    shares that layer's cache. Raises InvalidInput for a model whose layers do not all come through.
     """
     layers = held or range(int(module.config.get_text_config().num_hidden_layers))
     handed: dict[int, tuple[Any, Tensor, Tensor]] = {}  # held, so that no two lie in one place
@@ -51,34 +56,52 @@ def serve_with_paged_attention(
     probe_name = f"{attention.NAME}_probe"
     attention.ALL_ATTENTION_FUNCTIONS.register(probe_name, probe)
     kind = module.config.model_type
-    refusal = InvalidInput(
-        f"model type {kind!r}: not every layer keeps ordinary keys and values and uses transformers' attention "
-        f"interface, so a paged KV cache cannot serve it; {INSTEAD}"
-    )
     try:
-        module.set_attn_implementation(probe_name)
-        with torch.inference_mode():
+        with proving(module), torch.inference_mode():
+            module.set_attn_implementation(probe_name)
             ids = torch.zeros(1, 2, dtype=torch.long, device=device)
             module(input_ids=ids, position_ids=torch.arange(2, device=device)[None], use_cache=False)
-        module.set_attn_implementation(attention.NAME)
+            module.set_attn_implementation(attention.NAME)
+    finally:
+        seen = dict(handed)
+        handed.clear()  # transformers keeps the probe for ever, and with it whatever that holds on to
+    accounted = {*seen, *(states.layers + without_tokens(module) if states is not None else [])}
+    if not seen or accounted != set(layers):
+        raise _unserved(kind)
+    kept: dict[tuple[_Place, _Place], int] = {}
+    for i in sorted(seen):
+        layer, k, v = seen[i]
+        setattr(layer, attention.CACHE, kept.setdefault((_place(k), _place(v)), len(kept)))
+    own = [LayerKV(heads, dim, latent=keys == values) for keys, values in kept for _, heads, _, dim in [keys[1]]]
+    _refuse_wide_heads(kind, device, module.dtype, max(kv.dim for kv in own))
+    return own, dict(sorted(windows.items()))
+
+
+def without_tokens(module: PreTrainedModel) -> list[int]:
+    """The numbers of the layers of a hybrid in which no token hears of another."""
+    kinds = getattr(module.config.get_text_config(), "layer_types", None) or ()
+    return [i for i, kind in enumerate(kinds) if kind in ALONE]
+
+
+@contextmanager
+def proving(module: PreTrainedModel) -> Iterator[None]:
+    """Of a model that does not come through what is tried within, raises InvalidInput."""
+    kind, device = module.config.model_type, module.device
+    try:
+        yield
     except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError, MemoryError) as error:
         if ran_out(error):
             raise no_room(kind, device, error) from error
         if isinstance(error, torch.AcceleratorError):  # the GPU's, whatever runs on it
             raise
-        raise refusal from error
-    finally:
-        seen = dict(handed)
-        handed.clear()  # transformers keeps the probe for ever, and with it whatever that holds on to
-    if sorted(seen) != list(layers):
-        raise refusal
-    kept: dict[tuple[_Place, _Place], int] = {}
-    for i in layers:
-        layer, k, v = seen[i]
-        setattr(layer, attention.CACHE, kept.setdefault((_place(k), _place(v)), len(kept)))
-    own = [LayerKV(heads, dim, latent=keys == values) for keys, values in kept for _, heads, _, dim in [keys[1]]]
-    _refuse_wide_heads(kind, device, module.dtype, max(kv.dim for kv in own))
-    return own, tuple(windows[i] for i in layers)
+        raise _unserved(kind) from error
+
+
+def _unserved(kind: str) -> InvalidInput:
+    return InvalidInput(
+        f"model type {kind!r}: not every layer keeps keys and values, or a state, as transformers' interfaces have it, "
+        f"so it cannot be served; {INSTEAD}"
+    )
 
 
 def no_room(what: str, device: torch.device, error: BaseException) -> InvalidInput:
@@ -127,18 +150,19 @@ def describe(
     name: str,
     quantization: str,
     layer_kv: list[LayerKV],
-    windows: tuple[int, ...],
+    windows: dict[int, int],
+    states: States | None = None,
 ) -> ModelCard:
     """The card of a module, its linear layers packed or not; `quantization` as it was really loaded."""
     config = module.config.get_text_config()
     item = module.dtype.itemsize
-    kept = layer_kv[0]
+    kept, layers = layer_kv[0], len({*windows, *(states.layers + without_tokens(module) if states is not None else ())})
     context, limit = int(getattr(config, "max_position_embeddings", 0) or 0), unstretched(config.to_dict())
     return ModelCard(
         name=name,
         source=source,
         architecture=type(module).__name__,
-        layers=len(windows),
+        layers=layers,
         heads=int(config.num_attention_heads),
         kv_heads=kept.heads,
         head_dim=kept.dim,
@@ -154,6 +178,9 @@ def describe(
         kv_token_bytes=kv_token_bytes(layer_kv, item),
         kv_layers=len(layer_kv),
         chat=getattr(tokenizer, "chat_template", None) is not None,
-        windows=windows,
+        windows=tuple(windows.values()),
+        attending=() if len(windows) == layers else tuple(windows),
+        state_layers=() if states is None else tuple(states.layers),
+        state_bytes=0 if states is None else states.bytes,
         **asdict(count_weights(module)),
     )

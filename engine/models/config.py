@@ -64,7 +64,7 @@ def refuse_unsupported(config: Any) -> None:
         raise InvalidInput(f"model type {kind!r} {REASONS['masked']}")
     if isinstance(cls, tuple):
         cls = cls[0]
-    if not cls._supports_attention_backend or cls._is_stateful:
+    if not cls._supports_attention_backend and not cls._is_stateful:
         raise InvalidInput(f"model type {kind!r} {REASONS['no interface']}")
 
 

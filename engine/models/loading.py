@@ -29,7 +29,7 @@ from engine.memory.splitting import expert_groups
 from engine.memory.weight_bytes import layers_share
 from engine.models.adapters import Adapters, install
 from engine.models.attention import current_device
-from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
+from engine.models.card import describe, end_tokens, hold_rotation, proving, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.device import answers, device_for, device_of_each
 from engine.models.fusion.fuse import Fusion, fuse, short_logits
@@ -38,6 +38,7 @@ from engine.models.packed_experts import pack_experts
 from engine.models.packed_linear import pack_linears
 from engine.models.routing import Routing
 from engine.models.split_card import StageFacts, card_of_heads, card_of_stages, facts_of
+from engine.models.states import States, keep_states
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.parallel.device_pipeline import DevicePipeline
@@ -61,7 +62,8 @@ class LoadedModel:
     and `ranks` are the others, on rank 0; there the card is that of the whole model, and `others_kv` the other ranks'
     `layer_kv`; of a pipeline, `stage_layers` are how many layers each stage has. `routing` tells which experts of a
     mixture its tokens are sent to; None of other models, and of a stage, which sees its own layers alone. `adapters`
-    are told which of them each token goes through; None where it was loaded without any.
+    are told which of them each token goes through; None where it was loaded without any. `states`: what is kept by
+    layers that keep a state of a sequence; None of a model that has no such layers.
     """
 
     module: PreTrainedModel
@@ -81,6 +83,7 @@ class LoadedModel:
     routing: Routing | None = None
     spec: ModelSpec | None = None  # by which another process loads the same
     adapters: Adapters | None = None
+    states: States | None = None
     _detokenizers: DetokenizerFactory | None = None
 
     def card_with(self, kv_dtype: str) -> ModelCard:
@@ -223,6 +226,8 @@ def _read_with_others(spec: ModelSpec, folder: Path, say: Reporter, device: torc
     asked = spec.parallel.words
     info, config = inspect_folder(folder, name_of(spec, folder)), transformers_config(folder, spec)
     held = quantization_of(folder, spec, config)
+    if info.states.layers:
+        raise InvalidInput(f"{asked}: layers of this model keep a state of a sequence, which are not split; use 1")
     if spec.trust_remote_code and "auto_map" in config.to_dict():
         raise InvalidInput(f"{asked}: a model that brings its own code cannot be split; use 1")
     if why := no_ranks_here():
@@ -326,10 +331,12 @@ def _served(
     """A module with our attention, its linear layers and its experts packed; the card says what it holds then. `own`:
     the layers that a stage has."""
     hold_rotation(module)
+    with proving(module):
+        states = keep_states(module)
     if latents:
         keep_latents(module)
-    layer_kv, windows = serve_with_paged_attention(module, module.device, own)
-    card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
+    layer_kv, windows = serve_with_paged_attention(module, module.device, own, states)
+    card = describe(module, tokenizer, source, name, quantization, layer_kv, windows, states)
     pack_linears(module)
     pack_latents(module)
     pack_experts(module)
@@ -339,5 +346,14 @@ def _served(
     eos = end_tokens(module, tokenizer)
     held = card.weight_bytes
     return LoadedModel(
-        module, tokenizer, card, module.device, module.dtype, eos, layer_kv, held_bytes=held, routing=routing
+        module,
+        tokenizer,
+        card,
+        module.device,
+        module.dtype,
+        eos,
+        layer_kv,
+        held_bytes=held,
+        routing=routing,
+        states=states,
     )

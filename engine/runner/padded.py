@@ -11,6 +11,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.attention.padded import attention, causal_attention, left_padded_bias
 from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
+from engine.models.states import StateRows
 from engine.runner.attention_watch import Query, Watch
 from engine.runner.contiguous_cache import ContiguousCache
 from engine.runner.launched_step import to_device
@@ -112,10 +113,11 @@ class PaddedRunner(Runner):
         if self._watched(rows):
             asked = [i for i, row in enumerate(rows) if row.branch.request.watched]
             batch.watch = Watch([Query(i, i, tokens - 1, partial(_called_with, i, rows[i].count)) for i in asked])
+        states = self._states(rows, plan.members)
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)
-            return Computed(self._logits(token_ids, at, 1, batch, timer))
+            return Computed(self._logits(token_ids, at, 1, batch, timer, states))
 
         return Inputs(list(rows), compute, watch=batch.watch)
 
@@ -147,13 +149,26 @@ class PaddedRunner(Runner):
         if self._watched(sampling):
             asked = [i for i, row in enumerate(sampling) if row.branch.request.watched]
             batch.watch = Watch([Query(i, picked[i], 0, partial(self.cache.keys, picked[i])) for i in asked])
+        states = self._states([row for _, row in sorted(zip(strips, rows, strict=True), key=lambda each: each[0])])
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(through)
-            logits = self._logits(token_ids, at, 1, batch, timer)
+            logits = self._logits(token_ids, at, 1, batch, timer, states)
             return Computed(logits if in_order else logits.index_select(0, chosen))
 
         return Inputs(sampling, compute, watch=batch.watch)
+
+    def _states(self, rows: Sequence[Row], members: Sequence[Branch] | None = None) -> StateRows | None:
+        """Whose a step's tokens are; of whole sequences without `members` nothing is kept."""
+        if self.states is None:
+            return None
+        pads = [row.padding for row in rows]
+        mask = None
+        if any(pads):
+            places = torch.arange(pads[0] + rows[0].count, device=self._device)
+            mask = (places >= self._tensor(pads)[:, None]).long()
+        states = self.states.padded(rows, mask)
+        return states if members is None or members else states.forgotten()
 
     def _arrange(self, staying: Sequence[Branch], joining: Sequence[Row], width: int) -> None:
         """Lets members leave and join. Where that fails half-way, the cache is of no use to those in it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from engine.config.specs import EngineConfig
 from engine.decoding.constraints.masks import Masks
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
+from engine.models.states import StateRows
 from engine.parallel.board import RankTimes
 from engine.parallel.group import Ranked
 from engine.parallel.ranks import Ranks
@@ -25,6 +27,7 @@ from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.prompt_scores import scored
 from engine.runner.sampling.adjustments import masks_of
 from engine.runner.sampling.sampler import Greedy, Sampler
+from engine.runner.state_pool import StatePool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 from engine.trace.records import Kernels
@@ -81,7 +84,8 @@ class Runner(ABC):
     `host_blocks`: where blocks of preempted requests and of offloaded prefixes are copied to. `populating`: the thread
     that takes the cache's memory from the system, on a CPU. `overlaps`: it has something done on the launching thread
     while other threads compute, or other ranks read their plan. `watches`: it tells what tokens attend to of requests
-    that ask for it. `draws`: it samples, as no other rank of a split model does.
+    that ask for it. `draws`: it samples, as no other rank of a split model does. `states`: those of layers that keep
+    one, by slot; None of models without such layers.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -99,6 +103,8 @@ class Runner(ABC):
         self.overlaps, self.watches = False, model.group is None
         self._meanwhile: Callable[[], None] = nothing
         self._device = model.device
+        kept = model.states
+        self.states = None if kept is None else StatePool(kept, config.slots, self._device)
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
         self._sampler: Sampler | DeviceSampler  # where it draws
@@ -239,13 +245,23 @@ class Runner(ABC):
                 self._swap(plan)
             self._prepare(plan).compute(None)
 
-    def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
+    def _logits(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        keep: Tensor | int,
+        batch: Batch,
+        timer: Timer | None,
+        states: StateRows | None = None,
+    ) -> Tensor:
         """The model's logits `[kept tokens, vocabulary]`, each token's by its adapter, where `_adapt` was told of any.
         `ids` and `positions` are `[sequences, tokens]`; `keep` are the indices of the tokens whose logits are wanted,
-        or how many at the end of each sequence (0: all)."""
-        out = self.model.module(
-            input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, batch=batch, timer=timer
-        )
+        or how many at the end of each sequence (0: all); `states`, of layers that keep them, whose the tokens are."""
+        told = self.model.states
+        with nullcontext() if told is None else told.of(states):
+            out = self.model.module(
+                input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, batch=batch, timer=timer
+            )
         return out.logits.flatten(0, 1)
 
     def _adapt(self, ids: Tensor | None) -> None:

@@ -41,6 +41,7 @@ class Ledger:
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
+        self.states = False  # whether a branch has one that nobody else can begin with
         self.yields = False  # nobody makes way while the one who should is away: nothing is sent before he has
         self.limits = Limits(budget)
         self.limits.steer(budget)

@@ -303,7 +303,7 @@ class PagedLayout:
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
-        if len(branch.request.branches) == 1:
+        if len(branch.request.branches) == 1 or self._ledger.states:
             return None
         running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch and not b.gone]
         return max(running, key=lambda b: b.computed, default=None)

@@ -22,7 +22,8 @@ NO_NUMBER = "the model computed NaN or infinity in place of a probability: load 
 
 class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
-    whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
+    whatever waits. With a `drafter` decode rows carry the tokens that it proposes. `states`: the model keeps the newest
+    state of each branch beside its blocks."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Scheduler:
         drafter: Drafter | None = None,
         host: HostPool | None = None,
         cost: SwapCost | None = None,
+        states: bool = False,
     ) -> None:
         self.config = config
         host = host or HostPool(0, pool.block_size)
@@ -38,6 +40,7 @@ class Scheduler:
         offloading = Offloading(pool, host) if config.offload_prefixes else None
         rest = swapping, offloading, not config.mixed_adapters, KvWindow.of(config)
         self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), host, config.admission, *rest)
+        self.ledger.states = states
         self.requests: dict[int, Request] = {}
         self._withholds = config.delivery == "batch"
         self._ended: list[Branch] = []
@@ -182,7 +185,7 @@ class Scheduler:
             forgot = len(branch.gone) * self.ledger.pool.block_size > row.forgotten  # since, what the row had seen
             if branch.finished:
                 self._leave(branch)
-            elif row.joins or forgot:
+            elif row.joins or forgot or self.ledger.states:  # of which the step may have been part of the way
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
         for source, target in plan.copies:
             if self.ledger.pool.references(target):  # of a branch that keeps its blocks

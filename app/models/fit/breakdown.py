@@ -169,6 +169,15 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
         ruled=ruled,
     )
     dim, plain = info.head_dim, f"d_model / heads = {info.hidden / info.heads:.4g}"
+    if info.states.layers:
+        return formula, tr(
+            "{some} of {all} layers keep keys and values; {states} keep a state of a request, {bytes} in all however "
+            "long it is.",
+            some=info.kv_layers,
+            all=info.layers,
+            states=info.states.layers,
+            bytes=bytes_words(info.states.bytes(item)).replace(" ", "\u00a0"),
+        )
     if 0 < info.kv_layers < info.layers:
         return formula, tr(
             "Only {some} of {all} layers keep keys and values, the others read theirs.",

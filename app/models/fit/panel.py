@@ -284,7 +284,7 @@ def held_bytes(session: Session, device: str) -> int:
     if card is None or trace is None or not trace.records or card.device.startswith("cuda") != on_gpu(device):
         return 0
     header = trace.header
-    own = card.weight_bytes + header.blocks * header.config.block_size * header.kv_token_bytes
+    own = card.weight_bytes + header.kv_memory
     pid = session.engine_pid
     if card.device.startswith("cuda") or pid is None:
         return own

@@ -55,8 +55,7 @@ def batching_facts(header: Header) -> list[Fact]:
     for field in fields:
         field.control.deleteLater()
     if header.blocks and config.paged:
-        size = header.blocks * config.block_size * header.kv_token_bytes
-        pool = tr("{blocks:,} blocks, {bytes}", blocks=header.blocks, bytes=bytes_words(size))
+        pool = tr("{blocks:,} blocks, {bytes}", blocks=header.blocks, bytes=bytes_words(header.pool_bytes))
         facts.append(("pool", tr("Pool"), pool))
     return facts
 

@@ -66,13 +66,19 @@ class DeviceBill:
     source: str = ""
     graphs: int = 0
     draft: int = 0
+    states: int = 0
     ranks: tuple[RankBill, ...] = ()
     apart: bool = False
 
     @property
+    def fixed(self) -> int:
+        """What is held from the load on."""
+        return self.weights + self.draft + self.kv_pool + self.states + (self.activations or 0)
+
+    @property
     def own(self) -> int:
         """What this process takes."""
-        return self.weights + self.draft + self.kv_pool + (self.activations or 0) + self.graphs + self.runtime
+        return self.fixed + self.graphs + self.runtime
 
     @property
     def own_items(self) -> list[Item]:
@@ -80,6 +86,7 @@ class DeviceBill:
         items = [Item("weights", "weights", self.weights)]
         items += [Item("weights", "draft model", self.draft)] if self.draft else []
         items.append(Item("used", "KV pool", self.kv_pool))
+        items += [Item("states", "states", self.states)] if self.states else []
         if self.total:
             items += [Item("activations", "activations", self.activations)] if self.activations is not None else []
             items += [Item("graphs", "graphs", self.graphs)] if self.graphs else []
@@ -100,6 +107,7 @@ def title_of(name: str) -> str:
         "weights": tr("weights"),
         "draft model": tr("draft model"),
         "KV pool": tr("KV pool"),
+        "states": tr("states"),
         "activations": tr("activations"),
         "graphs": tr("graphs"),
         "runtime": tr("runtime"),
@@ -119,6 +127,8 @@ def about(name: str) -> str:
             return tr(
                 "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token"
             )
+        case "states":
+            return tr("what layers without keys and values keep of every request that may run, however long it is")
         case "activations":
             return tr("what a step works with: the most that one at the token budget took beyond weights and pool")
         case "graphs":
@@ -141,11 +151,10 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     The pool's pages that were never written to are the pool's here, though the system still counts them as free; of
     activations, which are a peak, there is never more than fits.
     """
-    pool = header.blocks * header.config.block_size * header.kv_token_bytes
     if header.bill is not None:
         known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
-        known = DeviceBill(header.model.weight_bytes, pool, source=tr("weights and pool only: this trace has no bill"))
+        known = DeviceBill(header.model.weight_bytes, header.pool_bytes, source=tr("weights and pool only: this trace has no bill"))
     known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
     known = replace(known, apart=header.config.disaggregated)
     if measured is None:
@@ -159,9 +168,8 @@ def _on_cpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
     total, own, free = measured.memory_total, measured.memory, measured.memory_free
     if not (total and own and free):
         return known
-    fixed = known.weights + known.draft + known.kv_pool + (known.activations or 0)
     other = max(0, total - own - free)
-    return _fitted(replace(known, runtime=max(0, own - fixed), other=other, total=total, source=tr("measured")))
+    return _fitted(replace(known, runtime=max(0, own - known.fixed), other=other, total=total, source=tr("measured")))
 
 
 def _on_gpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:

@@ -98,6 +98,8 @@ class Intake:
         check(self._whole or not params.attention, "attention", params.attention, ranks)
         whole = "a beam search needs the whole cache, and this one forgets; leave it at 1, or kv_window out"
         check(params.beam_width == 1 or self._config.kv_window is None, "beam_width", params.beam_width, whole)
+        paths = "a beam search goes on from one path with several, and layers of this model keep a state of one; use 1"
+        check(params.beam_width == 1 or not self._card.state_layers, "beam_width", params.beam_width, paths)
         prompt = self.encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)

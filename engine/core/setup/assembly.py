@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from engine.config.specs import COLOCATED_MODES, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import EngineConfig, ModelSpec
 from engine.core import machine
 from engine.core.prefill.handle import PrefillWorker
 from engine.core.setup.card import card_of
 from engine.core.setup.drafts import Drafts
 from engine.core.setup.kv_budget import rank_token_bytes
 from engine.core.setup.memory_breakdown import bill_of
+from engine.core.setup.refusals import refuse_for_states, refuse_narrow, refuse_undivided
 from engine.core.setup.roof import roof_of
 from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
@@ -92,8 +92,9 @@ class Assembly:
         asked = self._drafts.asked(config)
         alone = self.model.devices == 1
         if not alone:
-            _refuse_undivided(config, on_gpu_path(self.model.device))
-        _refuse_narrow(config, self.model.card.windows)
+            refuse_undivided(config, on_gpu_path(self.model.device))
+        refuse_narrow(config, self.model.card.windows)
+        refuse_for_states(config, self.model.card.state_layers)
         ahead = int(self.model.device.type == "cuda" and config.speculation is None and alone)
         if not self.serves(config):
             self._let_go()  # the old cache is given back before a draft is loaded, or the new one is made
@@ -126,9 +127,9 @@ class Assembly:
         if self.model.ranks is not None and self.model.device.type == "cuda":  # what rank 0's card has
             token_bytes = rank_token_bytes(self.model, config, draft)[0]
         pool = prepared.blocks * config.block_size * token_bytes
-        drafts = draft.weight_bytes if draft else 0
+        drafts, states = draft.weight_bytes if draft else 0, self.model.card.states_of(config)
         worker = prepared.worker.weight_bytes if prepared.worker is not None else 0
-        return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, drafts, worker)
+        return bill_of(self.model, pool, prepared.activations, self._runtime, prepared.graphs, drafts, worker, states)
 
     def _ranks(
         self, config: EngineConfig, blocks: int, draft: ModelCard | None, worker: PrefillWorker | None
@@ -203,23 +204,3 @@ def _interconnect(model: LoadedModel) -> Interconnect | None:
     cards = [card_of(torch.device(device)) for device in model.ranks.devices[:2]]
     link = cards[0].linked_by(cards[1]) if cards[0] is not None and cards[1] is not None else ""
     return replace(found, way=link) if link else found
-
-
-def _refuse_narrow(config: EngineConfig, windows: Sequence[int]) -> None:
-    """Raises InvalidInput for a cache that forgets what a layer with a sliding window would still see: where tokens lie
-    says how far apart they are up to there."""
-    widest = max(windows, default=0)
-    if config.kv_window is not None and config.kv_window < widest:
-        raise InvalidInput(
-            f"kv_window={config.kv_window:,}: layers of this model attend to the last {widest:,} tokens; "
-            f"give at least {widest:,}"
-        )
-
-
-def _refuse_undivided(config: EngineConfig, on_gpu: bool) -> None:
-    """Raises InvalidInput for what ranks do not do together. On GPUs they hand each other the tokens there."""
-    if config.mode not in COLOCATED_MODES:
-        modes = " and ".join(COLOCATED_MODES)
-        raise InvalidInput(f"mode={config.mode!r}: a model that is split over ranks serves {modes}; use one of them")
-    if config.depth and not on_gpu:
-        raise InvalidInput("depth=1: ranks need each step's tokens before the next; leave depth None or 0")

@@ -55,6 +55,11 @@ class Drafts:
         return replace(spec, device=device, dtype=dtype)
 
     def _check(self, spec: ModelSpec, draft: LoadedModel) -> None:
+        if draft.card.state_layers:
+            raise InvalidInput(
+                f"draft={spec.source!r}: layers of it keep a state, in which what is not taken would stay; name a "
+                "model whose layers all attend"
+            )
         ours, theirs = self._model.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
         if ours != theirs:
             raise InvalidInput(

@@ -23,19 +23,22 @@ from engine.trace.records import ModelCard
 def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0, draft: LoadedModel | None = None) -> int:
     """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter of
     the free memory. On a GPU within all that is free but what is `needed` besides, in bytes, and a reserve; there
-    `kv_memory` is held against that too. A block has room for the `draft` model's K and V as well. Of a model that is
-    split over GPUs, the least free of them has room for its share. Raises InvalidInput where it does not fit, or not
-    even one block does."""
+    `kv_memory` is held against that too. Of either, the states of layers that keep one come first, for every slot. A
+    block has room for the `draft` model's K and V as well. Of a model that is split over GPUs, the least free of them
+    has room for its share. Raises InvalidInput where it does not fit, or not even one block does."""
+    states = model.card.states_of(config)
     sides = [side.card_with(config.kv_dtype) for side in (model, draft) if side is not None]
     block_bytes = sum(card.kv_token_bytes for card in sides) * config.block_size
     wanted = config.kv_memory
-    if wanted is not None and wanted < block_bytes:
+    if wanted is not None and wanted < states + block_bytes:
+        besides = f", and the states of {config.slots:,} requests {states:,}" if states else ""
         raise InvalidInput(
             f"kv_memory={wanted:,}: one block of this model takes {block_bytes:,} bytes "
-            f"({config.block_size:,} tokens); give at least that, or a smaller block_size"
+            f"({config.block_size:,} tokens){besides}; give at least {states + block_bytes:,}, or a smaller "
+            f"{'max_running' if states else 'block_size'}"
         )
     if wanted is not None and model.device.type != "cuda":
-        return wanted // block_bytes
+        return (wanted - states) // block_bytes
     rooms = [(free_memory(model.device), draws_desktop(model.device))]
     parts = [block_bytes]  # of a block on each device
     if model.ranks is not None and model.device.type == "cuda":
@@ -44,8 +47,8 @@ def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0, draft
         parts = [each * config.block_size for each in rank_token_bytes(model, config, draft_card)]
     free, share = least_room(rooms, parts, model.device.type, needed)
     if wanted is not None:
-        return check_wanted(wanted, share, free, needed) // block_bytes
-    blocks = pool_size(share, block_bytes, config.slots, model.card.context, config.block_size)
+        return (check_wanted(wanted, share, free, needed) - states) // block_bytes
+    blocks = pool_size(share - states, block_bytes, config.slots, model.card.context, config.block_size)
     if blocks < 1:
         raise InvalidInput(f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {share:,} are free")
     return blocks

@@ -54,7 +54,8 @@ class PreparedRunner:
     def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
         """One for it, with an empty pool."""
         pool = BlockPool(self.blocks, config.block_size)
-        return Scheduler(config, pool, drafter, HostPool(self.host.blocks, config.block_size), self.host.cost)
+        host = HostPool(self.host.blocks, config.block_size)
+        return Scheduler(config, pool, drafter, host, self.host.cost, self.runner.states is not None)
 
     def warm_up(self, token_budget: int) -> None:
         """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""

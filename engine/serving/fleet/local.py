@@ -29,8 +29,9 @@ def local_fleet(
     try:
         if config.kv_memory is None and replicas > 1:
             header = first.trace.header
-            block = header.kv_token_bytes * config.block_size
-            config = replace(config, kv_memory=max(1, header.blocks // replicas) * block)
+            tokens = max(1, header.blocks // replicas) * config.block_size
+            states = header.model.states_of(config)  # of each replica as many
+            config = replace(config, kv_memory=tokens * header.kv_token_bytes + states)
             first.begin(config)
     except BaseException:
         first.close()

@@ -24,6 +24,8 @@ class ModelCard:
     `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     `kv_heads_stored`: key and value heads of the checkpoint, where each is held several times; 0 where each is once.
     `latent`: K and V are one vector of `head_dim` numbers a layer, a latent that all heads read.
+    `attending`: the numbers of the layers that attend, whose `windows` are told; empty where all do. `state_layers`:
+    those of the layers that keep a state of a sequence; `state_bytes`: of a sequence over all of them.
     `expert_layers`: the numbers of the layers whose tokens a step tells the experts of; empty where none is told.
     `adapters`: the names of those that requests can choose, each of the highest of its `adapter_ranks`;
     `adapter_bytes`: of all of them as they are held, which are part of `weight_bytes`.
@@ -63,6 +65,17 @@ class ModelCard:
     adapters: tuple[str, ...] = ()
     adapter_ranks: tuple[int, ...] = ()
     adapter_bytes: int = 0
+    attending: tuple[int, ...] = ()
+    state_layers: tuple[int, ...] = ()
+    state_bytes: int = 0
+
+    def states_of(self, config: EngineConfig) -> int:
+        """Bytes of the states of all requests that may run at once."""
+        return self.state_bytes * config.slots * (config.mode != "recompute")
+
+    def kv_memory(self, tokens: int, config: EngineConfig) -> int:
+        """Bytes that hold K and V of so many tokens, and all states."""
+        return tokens * self.kv_token_bytes + self.states_of(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +147,8 @@ class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
     `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
-    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights.
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights;
+    `states`: those of layers that keep one, for every request that may run.
     """
 
     total: int
@@ -146,6 +160,7 @@ class MemoryBreakdown:
     free: int
     graphs: int = 0
     draft: int = 0
+    states: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +233,13 @@ class Header:
     def kv_token_bytes(self) -> int:
         """Of one token's K and V, the model's and the draft's."""
         return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Of the pool's blocks."""
+        return self.blocks * self.config.block_size * self.kv_token_bytes
+
+    @property
+    def kv_memory(self) -> int:
+        """What the pool and all states take: the `kv_memory` that gives as many blocks."""
+        return self.pool_bytes + self.model.states_of(self.config)

@@ -145,7 +145,7 @@ def test_an_embedding_that_is_no_output_layer_is_not_read(tied):
     shape = Shape(64, 2, 4, 2, 128, 512)
     config = LlamaConfig(**shape.settings, tie_word_embeddings=tied, dtype="bfloat16")
     module = LlamaForCausalLM(config).to(torch.bfloat16).eval().requires_grad_(False)
-    card = describe(module, None, "random", "random", "none", [LayerKV(2, 16)] * 2, (0, 0))
+    card = describe(module, None, "random", "random", "none", [LayerKV(2, 16)] * 2, {0: 0, 1: 0})
     multiplied = (card.body_parameters + card.head_parameters) * 2
     assert 0 < weights_read(card) - multiplied < 2048, "and norms"
     assert card.weight_bytes - weights_read(card) == (0 if tied else 64 * 512 * 2)
