@@ -26,6 +26,7 @@ from engine.models.quantization.coded_linear import CodedLinear
 SAME_INPUT = (
     ("q_proj", "k_proj", "v_proj"),
     ("gate_proj", "up_proj"),
+    ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"),
     *((q, "kv_a_proj_with_mqa") for q in ("q_proj", "q_a_proj")),
 )
 # The number of rows that oneDNN's layout is chosen for. Every hint from 16 up gave the same one, good for all counts.

@@ -9,7 +9,7 @@ that holds these rows' states.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -20,12 +20,17 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
+from engine.kernels.cpu.states import Sequences
+from engine.models.delta_rule import DeltaRule
+
 CONV, RECURRENT = "conv", "recurrent"
 UPDATES = frozenset(
     {"update_conv_state", "update_recurrent_state"}
 )  # of transformers' cache: who calls one keeps a state
 CACHES = ("cache_params", "past_key_values")  # what a layer's forward calls its cache
 MASK = "attention_mask"
+PROMPT = 5  # tokens of a proof
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 
 Name = tuple[str, int]  # which of a layer's states: its kind, and the number that transformers gives it
 
@@ -81,6 +86,7 @@ class RowStates:
         return key, value
 
 
+Kept = dict[Name, Tensor]
 Layer = Callable[[Tensor, RowStates | None, Tensor | None], Tensor]  # rows, their states, where they have tokens
 
 
@@ -90,6 +96,10 @@ class StateRows(Protocol):
     def through(self, number: int, hidden: Tensor, layer: Layer) -> Tensor:
         """What the layer makes of the step's tokens `[sequences, tokens, hidden]`; `number` is its place among those
         that keep states."""
+
+    def in_place(self, number: int) -> tuple[Kept, Sequences] | None:
+        """All that is kept of that layer, by slot, and whose each token is: for kernels that change it there; None
+        where there are none."""
 
 
 class States:
@@ -123,26 +133,47 @@ class States:
         if not cache or MASK not in signature.parameters:
             raise TypeError(f"{type(layer).__name__} takes no cache and mask")
         goes_on = self._goes_on(number, layer, cache, like)
+        rule = self._proved(number, layer, cache, like)
 
         def stepped(*args: Any, **kwargs: Any) -> Tensor:
             rows = self._rows
             if rows is None:
                 return forward(*args, **kwargs)
+            if rule is not None and (there := rows.in_place(number)) is not None:
+                hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+                kept, whose = there
+                return rule(layer, hidden, kept[CONV, 0], kept[RECURRENT, 0], whose)
             given = signature.bind(*args, **kwargs).arguments if args else kwargs
             rest = {**given, **given.get("kwargs", {})}
             for name in (cache, MASK, "kwargs"):
                 rest.pop(name, None)
             hidden = rest.pop("hidden_states")
 
-            def layer(x: Tensor, kept: RowStates | None, mask: Tensor | None) -> Tensor:
+            def through(x: Tensor, kept: RowStates | None, mask: Tensor | None) -> Tensor:
                 if goes_on or kept is None or kept.begin or x.shape[1] == 1:
                     return forward(x, **rest, **{cache: kept, MASK: mask})
                 each = [forward(token, **rest, **{cache: kept, MASK: None}) for token in x.split(1, dim=1)]
                 return torch.cat(each, dim=1)
 
-            return rows.through(number, hidden, layer)
+            return rows.through(number, hidden, through)
 
         known.forward = stepped
+
+    def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> DeltaRule | None:
+        """Our kernels for it, where there are any, and they compute what it does: a prompt, and a token after it."""
+        rule = DeltaRule.of(layer)
+        if rule is None or set(self.shapes[number]) != {(CONV, 0), (RECURRENT, 0)}:
+            return None
+        noise = torch.randn(1, PROMPT + 1, like.shape[-1], generator=torch.Generator().manual_seed(0)).to(like)
+        theirs, ours = (allocated(self.shapes[number], 1, like.device) for _ in range(2))
+        for part, begin in ((slice(PROMPT), True), (slice(PROMPT, PROMPT + 1), False)):
+            x, positions = noise[:, part], torch.arange(PROMPT + 1)[part]
+            whose = Sequences(torch.zeros(len(positions), dtype=torch.int32), positions)
+            made = rule(layer, x, ours[CONV, 0], ours[RECURRENT, 0], whose).float()
+            expected = layer.forward(x, **{cache: RowStates(theirs, begin), MASK: None}).float()
+            if not (made - expected).abs().max() <= TOLERANCE[like.dtype] * expected.abs().max():
+                return None
+        return rule
 
     def _goes_on(self, number: int, layer: Any, cache: str, x: Tensor) -> bool:
         """Whether several tokens of a sequence that has states already are computed from these: some of transformers'
@@ -177,6 +208,17 @@ def keep_states(module: PreTrainedModel) -> States | None:
         for number, layer in enumerate(layers):
             states.install(number, layer, like)
     return states
+
+
+def allocated(shapes: Mapping[Name, StateShape], slots: int, device: torch.device) -> Kept:
+    """Of so many slots, all zeros; convolutions' with the channels side by side."""
+    kept: Kept = {}
+    for name, each in shapes.items():
+        turned = name[0] == CONV and len(each.shape) == 2
+        shape = each.shape[::-1] if turned else each.shape
+        zeros = torch.zeros(slots, *shape, dtype=each.dtype, device=device)
+        kept[name] = zeros.mT if turned else zeros
+    return kept
 
 
 def _shapes(layer: Any) -> dict[Name, StateShape]:

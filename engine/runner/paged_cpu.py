@@ -14,6 +14,7 @@ from engine.kernels.cpu import calls as native
 from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.cpu.states import Sequences
 from engine.kernels.cpu.structures import Attention
 from engine.kernels.quantized_kv import CODES, dequantize, is_quantized, rounded
 from engine.models.attention import Options, Timer
@@ -23,7 +24,7 @@ from engine.models.packed_linear import packed_names
 from engine.runner.attention_watch import Watch, packed
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
-from engine.runner.runner import Computed, Inputs, Runner, each_adapter, single
+from engine.runner.runner import Computed, Inputs, Runner, each_adapter, nothing, single
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -153,13 +154,16 @@ class PagedRunner(Runner):
             ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
             self._arrives(inputs, count)
             self._adapt(inputs.adapters[:count])
-            return self._logits(ids, positions, inputs.kept[:kept], batch, None)
+            whose = Sequences(inputs.owners[:count], inputs.positions[:count])
+            states = None if self.states is None else self.states.recorded(whose)
+            return self._logits(ids, positions, inputs.kept[:kept], batch, None, states)
 
         names, adapters = packed_names(self.model.module), len(card.adapters)
+        clear = self.states.clear if self.states is not None else nothing
         try:
             with torch.inference_mode():
                 self._recorded = RecordedSteps(
-                    forward, inputs, self._blocks, report, self._agree, self._hands_on, names, adapters
+                    forward, inputs, self._blocks, report, self._agree, self._hands_on, names, adapters, clear
                 )
             self.overlaps = True
             self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes

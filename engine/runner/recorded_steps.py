@@ -43,8 +43,8 @@ def shared(tokens: int, slots: int) -> list[int]:
 
 class StepInputs:
     """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
-    int64; int32 `blocks` and `offsets`, where each token's K and V go, and the `seen` blocks of each token's slot, of
-    which there are up to `width`; `adapters` int64, the number of each token's adapter, 0 for none; and `kept` int64,
+    int64; int32 `blocks` and `offsets`, where each token's K and V go, `owners`, its slot, and the `seen` blocks of
+    that, of which there are up to `width`; `adapters` int64, the number of each token's adapter, 0 for none; and `kept` int64,
     the places of the tokens whose logits are wanted. Of a stage but
     the first also `hidden` `[tokens, hidden]`; `arrived` is then what the stage before handed on of all the step."""
 
@@ -53,13 +53,13 @@ class StepInputs:
     ) -> None:
         self.tokens, self.rows, self.slots, self.block_size = tokens, rows, slots, block_size
         self.ids, self.positions, self.adapters = torch.zeros(3, tokens, dtype=torch.long)
-        self.blocks, self.offsets, starts, lengths = torch.zeros(4, tokens, dtype=torch.int32)
+        self.blocks, self.offsets, self.owners, starts, lengths = torch.zeros(5, tokens, dtype=torch.int32)
         self.kept, self.hidden = torch.arange(rows), hidden
         self.arrived: Tensor | None = None
         tables = torch.zeros(slots, width, dtype=torch.int32)
         self.seen = NativeDecode(tokens, tables, starts, lengths)
         self._tables, self._kept = tables.numpy(), self.kept.numpy()
-        places = self.ids, self.positions, self.blocks, self.offsets, starts, lengths, self.adapters
+        places = self.ids, self.positions, self.blocks, self.offsets, starts, lengths, self.adapters, self.owners
         self._places = [x.numpy() for x in places]
         self._known: list[list[int]] = [[] for _ in range(slots)]
 
@@ -67,7 +67,7 @@ class StepInputs:
     def all(self) -> list[Tensor]:
         seen = self.seen
         inputs = [self.ids, self.positions, self.blocks, self.offsets, seen.tables, seen.starts, seen.lengths]
-        inputs.append(self.adapters)
+        inputs += [self.adapters, self.owners]
         return [*inputs, self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def fill(
@@ -98,7 +98,7 @@ class StepInputs:
             places = np.repeat(places - np.cumsum([0, *counts[:-1]]), counts) + within
         blocks_at, offsets = np.divmod(places, self.block_size)
         blocks_of = self._tables[owners, blocks_at]
-        values = [np.array(ids), places + before, blocks_of, offsets, owners * width, places + 1, through]
+        values = [np.array(ids), places + before, blocks_of, offsets, owners * width, places + 1, through, owners]
         return self._runs(values, kept)
 
     def _runs(self, values: Sequence[np.ndarray], kept: Sequence[int]) -> Runs:
@@ -119,7 +119,7 @@ class RecordedSteps:
     gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
     are replayed, run by run, and not decode rows alone. `names` are those of weights, by their addresses; rows may go
-    through so many `adapters`. Of the last
+    through so many `adapters`; `clear` makes what else a step reads and changes what it was. Of the last
     step, `spent` int64 are the nanoseconds of each of its `kernels`, `chosen` the likeliest tokens and their
     log-probabilities, overwritten by the next. `report` hears how much of it is done, of how much, and may raise.
     `agree` makes one number of what each rank of a split model has measured. Where a stage `hands_on`, `forward` gives
@@ -135,6 +135,7 @@ class RecordedSteps:
         hands_on: bool = False,
         names: Mapping[int, str] | None = None,
         adapters: int = 0,
+        clear: Callable[[], None] = lambda: None,
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
         self._adapters = adapters
@@ -162,7 +163,9 @@ class RecordedSteps:
         for done, counts in enumerate(proofs, 1):
             report(done, 1 + len(proofs))
             count, kept = self._rehearse(counts, blocks)
-            expected = forward(count, kept)
+            clear()
+            expected = forward(count, kept).clone()
+            clear()
             difference = (self._run(count, kept)[0].float() - expected.float()).abs().max()
             off = agree(float(difference / expected.float().abs().max().clamp_min(1e-6)))
             if not off <= TOLERANCE[expected.dtype]:

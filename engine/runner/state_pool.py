@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.models.states import Layer, Name, RowStates, States
+from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.cpu.states import Sequences
+from engine.models.states import Kept, Layer, RowStates, States, allocated
 from engine.runner.launched_step import to_device
 from engine.scheduler.plan import Row
 
@@ -29,27 +32,37 @@ class StatePool:
 
     def __init__(self, states: States, slots: int, device: torch.device) -> None:
         self._device = device
-        self._kept: list[dict[Name, Tensor]] = [
-            {name: torch.zeros(slots + 1, *each.shape, dtype=each.dtype, device=device) for name, each in layer.items()}
-            for layer in states.shapes
-        ]
+        self.kept: list[Kept] = [allocated(layer, slots + 1, device) for layer in states.shapes]
 
     def taken(self, layer: int, rows: Rows) -> RowStates:
         """Copies of what the rows' slots hold."""
-        whole = self._kept[layer].items()
+        whole = self.kept[layer].items()
         if rows.begin:
             return RowStates({name: states.new_empty(rows.rows, *states.shape[1:]) for name, states in whole}, True)
         return RowStates({name: states.index_select(0, rows.slots) for name, states in whole}, False)
 
     def put(self, layer: int, rows: Rows, taken: RowStates) -> None:
         """Keeps what became of them."""
-        for name, states in self._kept[layer].items():
+        for name, states in self.kept[layer].items():
             states.index_copy_(0, rows.slots, taken.kept[name])
 
     def packed(self, rows: Sequence[Row]) -> "PackedStates":
         """Of rows that are packed into one sequence: those that are alike and follow each other go together."""
         parts = [list(alike) for _, alike in groupby(rows, lambda row: (row.count, row.first == 0))]
-        return PackedStates(self, [self._together(part, part[0].count) for part in parts])
+        counts = [row.count for row in rows]
+        slots, positions = [row.slot for row in rows], [range(row.first, row.first + row.count) for row in rows]
+        at = np.concatenate(positions).astype(np.int64)
+        whose = Sequences(*map(torch.from_numpy, (np.repeat(np.array(slots, np.int32), counts), at)))
+        return PackedStates(self, [self._together(part, part[0].count) for part in parts], whose)
+
+    def recorded(self, whose: Sequences) -> "RecordedStates":
+        """Of tokens that differ from step to step."""
+        return RecordedStates(self, whose)
+
+    def clear(self) -> None:
+        for layer in self.kept:
+            for states in layer.values():
+                states.zero_()
 
     def padded(self, rows: Sequence[Row], mask: Tensor | None = None) -> "PackedStates":
         """Of rows that are all of one length, pads included."""
@@ -63,14 +76,18 @@ class StatePool:
 @dataclass(frozen=True, slots=True)
 class PackedStates:
     """A step's tokens, one after another, as parts of equal rows. Each part goes through a layer by itself. Without a
-    `pool`, every row begins anew and nothing is kept."""
+    `pool`, every row begins anew and nothing is kept. `whose` each token is, where our kernels serve them together."""
 
     pool: StatePool | None
     parts: Sequence[Rows]
+    whose: Sequences | None = None
 
     def forgotten(self) -> "PackedStates":
         """The same rows, of which nothing is kept."""
         return PackedStates(None, self.parts)
+
+    def in_place(self, number: int) -> tuple[Kept, Sequences] | None:
+        return None if self.pool is None or self.whose is None else (self.pool.kept[number], self.whose)
 
     def through(self, number: int, hidden: Tensor, layer: Layer) -> Tensor:
         whole, done, first = hidden.flatten(0, 1), list[Tensor](), 0
@@ -83,3 +100,17 @@ class PackedStates:
             if self.pool is not None and kept is not None:
                 self.pool.put(number, part, kept)
         return (done[0] if len(done) == 1 else torch.cat(done)).view(hidden.shape[0], hidden.shape[1], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStates:
+    """Of a step that is recorded: what is no kernel of ours cannot be."""
+
+    pool: StatePool
+    whose: Sequences
+
+    def in_place(self, number: int) -> tuple[Kept, Sequences]:
+        return self.pool.kept[number], self.whose
+
+    def through(self, number: int, hidden: Tensor, layer: Layer) -> Tensor:
+        raise Unrecordable("layers that keep a state of this kind have no compiled kernel")

@@ -154,7 +154,9 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     if header.bill is not None:
         known = DeviceBill(**asdict(header.bill), source=tr("at load"))
     else:
-        known = DeviceBill(header.model.weight_bytes, header.pool_bytes, source=tr("weights and pool only: this trace has no bill"))
+        known = DeviceBill(
+            header.model.weight_bytes, header.pool_bytes, source=tr("weights and pool only: this trace has no bill")
+        )
     known = replace(known, ranks=tuple(map(RankBill, header.rank_weights, header.rank_kv)))
     known = replace(known, apart=header.config.disaggregated)
     if measured is None:

@@ -168,26 +168,29 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     return out
 
 
-def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False) -> tuple[Tensor, Tensor]:
+def rotate(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False, partly: bool = False
+) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin`
+    head_dim]; `partly`: as much of them as tables are wide. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin`
     [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them, of the dtype of q or
     float32."""
     cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (cos, sin))
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()
-    return _turned(q, cos, sin, neighbours), _turned(k, cos, sin, neighbours)
+    return _turned(q, cos, sin, neighbours, partly), _turned(k, cos, sin, neighbours, partly)
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor, neighbours: bool) -> Tensor:
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, neighbours: bool, partly: bool) -> Tensor:
     if x.stride(-1) != 1:
         x = x.contiguous()
-    batch, heads, tokens, head_dim = x.shape
-    out = torch.empty(batch, tokens, heads, head_dim, dtype=x.dtype)
+    batch, heads, tokens, width = x.shape
+    out = torch.empty(batch, tokens, heads, width, dtype=x.dtype)
+    head_dim = cos.shape[-1] if partly else width
     places = (t.data_ptr() for t in (out, x, cos, sin))
     table = cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1)
     second = head_dim // 2 if cos.shape[-1] == head_dim else 0
-    sizes = heads, tokens, head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16, neighbours
+    sizes = heads, tokens, head_dim, width - head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16, neighbours
     run(held.Rotation(part_of(batch * tokens, x), *places, *sizes), threads_for(x.numel()))
     return out.transpose(1, 2)
 

@@ -24,7 +24,7 @@ recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)
 aten = torch.ops.aten
 ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
 COPIES = {aten.contiguous, aten.clone}
-SUM, PRODUCT, SCALED, TANH, COPY = range(5)  # of a `Pointwise`
+SUM, PRODUCT, SCALED, TANH, COPY, SIGMOID = range(6)  # of a `Pointwise`
 
 
 class Unrecordable(Exception):
@@ -200,6 +200,10 @@ def _tanh(out: Tensor, a: Tensor) -> Pointwise | None:
     return _pointwise(out, a, None, 0.0, TANH)
 
 
+def _sigmoid(out: Tensor, a: Tensor) -> Pointwise | None:
+    return _pointwise(out, a, None, 0.0, SIGMOID)
+
+
 def _copied(out: Tensor, a: Tensor) -> Pointwise | None:
     return _pointwise(out, a, None, 0.0, COPY)
 
@@ -229,6 +233,7 @@ TRANSLATIONS: dict[Any, Callable[..., Structure | None]] = {
     aten.mul: _times,
     aten.div: _over,
     aten.tanh: _tanh,
+    aten.sigmoid: _sigmoid,
     aten.contiguous: _copied,
     aten.clone: _copied,
     aten.embedding: _looked_up,

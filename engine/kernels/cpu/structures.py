@@ -80,7 +80,7 @@ class Rotation(Structure):
     work = "rotate"
     _fields_ = [
         *(("part", Part), *_places("out", "x", "cos", "sin")),
-        *_sizes("heads", "tokens", "head_dim", "x_batch", "x_head", "x_token", "table_batch", "table_token"),
+        *_sizes("heads", "tokens", "head_dim", "rest", "x_batch", "x_head", "x_token", "table_batch", "table_token"),
         *(("second", c_int), ("table_half", c_int), ("neighbours", c_int)),
     ]
 
@@ -163,6 +163,23 @@ class Heads(Structure):
     @property
     def matrix_bytes(self) -> int:
         return self.matrix * (2 if self.part.half else 4)
+
+
+class Convolution(Structure):
+    work, writes = "convolution", 2
+    _fields_ = [
+        *(("part", Part), *_places("out", "kept", "x", "weight", "bias", "slots", "positions")),
+        *(*_sizes("channels", "taps", "x_stride"), ("silu", c_int)),
+    ]
+
+
+class Delta(Structure):
+    work, writes = "delta_rule", 2
+    _fields_ = [
+        *(("part", Part), *_places("out", "states", "mixed", "gate", "write", "forget", "decay", "bias", "norm")),
+        *_places("slots", "positions"),
+        *(*_sizes("groups", "heads", "key", "value", "gate_stride", "write_stride", "forget_stride"), ("eps", c_float)),
+    ]
 
 
 class Route(Structure):

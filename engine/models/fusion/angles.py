@@ -45,6 +45,8 @@ def fused_angles(rotary: nn.Module, setting: Setting) -> FusedPart:
         layer_types = () if layer_type is None else (layer_type,)
         if layer_types not in proved or not setting.serves(x) or position_ids.dtype is not torch.long:
             return own(self, x, position_ids, *layer_types)
+        if position_ids.dim() == 3 and not position_ids.stride(0):  # of text, height and width alike
+            position_ids = position_ids[0]
         use.served = True
         return computed(self, layer_types, position_ids, proved[layer_types])
 

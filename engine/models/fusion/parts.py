@@ -219,12 +219,21 @@ class Rotation:
     """Stands in the place of `apply_rotary_pos_emb` of one kind of attention, or of the one that turns `neighbours`."""
 
     def __init__(
-        self, own: Callable[..., Any], neighbours: bool, heads: int, head_dim: int, setting: Setting, use: Use
+        self,
+        own: Callable[..., Any],
+        neighbours: bool,
+        heads: int,
+        head_dim: int,
+        setting: Setting,
+        use: Use,
+        turned: int,
     ) -> None:
         self._own, self._heads, self.head_dim, self._setting, self._use = own, heads, head_dim, setting, use
         self._neighbours = neighbours
-        # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
-        possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
+        # Tables may be as wide as a head, or as what is `turned` of it, or half of it, and stay float32 (OLMo 2).
+        self._partly = turned < head_dim and not setting.kernels.on_gpu
+        widths = (turned,) if self._partly else (head_dim, head_dim // 2)
+        possible = product(widths, {setting.dtype, torch.float32})
         self._tables = {table for table in possible if self._proved(*table)}
         if not self._tables:
             raise LeftAlone("its rotary embedding turns other pairs than ours")
@@ -237,6 +246,8 @@ class Rotation:
 
     def _rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         rotate = self._setting.kernels.rotate
+        if self._partly and not self._neighbours:
+            return rotate(q, k, cos, sin, False, True)
         if not self._neighbours:
             return rotate(q, k, cos, sin)
         pairs = cos.shape[-1] // 2  # whose second half nobody looks at
@@ -286,11 +297,19 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     heads = getattr(getattr(attention, "config", None), "num_attention_heads", 4)
     use = Use()
     ours = {
-        name: Rotation(rotation, name == INTERLEAVED, heads, head_dim, setting, use)
+        name: Rotation(rotation, name == INTERLEAVED, heads, head_dim, setting, use, _turned(attention, head_dim))
         for name, rotation in rotations.items()
         if callable(rotation)
     }
     return subclass(attention, with_rotation(own, ours), "rotation", use)
+
+
+def _turned(attention: nn.Module, head_dim: int) -> int:
+    """How much of a head is turned, as the config says."""
+    config = getattr(attention, "config", None)
+    told = getattr(config, "rope_parameters", None)
+    share = told.get("partial_rotary_factor") if isinstance(told, dict) else None
+    return int(head_dim * (share or getattr(config, "partial_rotary_factor", None) or 1.0))
 
 
 def with_rotation(own: FunctionType, rotations: Mapping[str, Callable[..., Any]]) -> FunctionType:

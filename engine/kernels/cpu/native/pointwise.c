@@ -7,7 +7,7 @@ struct pointwise {
     const void *a, *b; /* as out, the rows of a a_stride apart */
     long columns, a_stride;
     float by;
-    int kind; /* a + b, a * b, a * by, tanh a, a */
+    int kind; /* a + b, a * b, a * by, tanh a, a, 1 / (1 + exp -a) */
 };
 
 ALWAYS void values(const struct pointwise *p, long from, long to, const int half, const int kind) {
@@ -22,6 +22,7 @@ ALWAYS void values(const struct pointwise *p, long from, long to, const int half
             if (kind == 1) x *= get_some(b, i, left, half);
             if (kind == 2) x *= by;
             if (kind == 3) x = 1.0f - over((vec){0} + 2.0f, exponentials(2.0f * x) + 1.0f);
+            if (kind == 5) x = over(every(1.0f), 1.0f + exponentials(-x));
             put_some(out, i, x, left, half);
         }
     }
@@ -32,7 +33,8 @@ ALWAYS void values_as(const struct pointwise *p, long from, long to, const int h
     else if (p->kind == 1) values(p, from, to, half, 1);
     else if (p->kind == 2) values(p, from, to, half, 2);
     else if (p->kind == 3) values(p, from, to, half, 3);
-    else values(p, from, to, half, 4);
+    else if (p->kind == 4) values(p, from, to, half, 4);
+    else values(p, from, to, half, 5);
 }
 
 long pointwise(void *of) {

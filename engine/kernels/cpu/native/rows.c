@@ -118,10 +118,10 @@ long act_mul(void *of) {
 
 struct rotation {
     struct part part;     /* rows: of the whole batch */
-    void *out;            /* [batch, tokens, heads, head_dim] */
-    const void *x;        /* [batch, heads, tokens, head_dim] by its strides */
+    void *out;            /* [batch, tokens, heads, head_dim + rest] */
+    const void *x;        /* [batch, heads, tokens, head_dim + rest] by its strides; the rest stays as it is */
     const void *cos, *sin; /* [batch or 1, tokens, head_dim or half of it] by its strides */
-    long heads, tokens, head_dim, x_batch, x_head, x_token, table_batch, table_token; /* tokens: of a sequence */
+    long heads, tokens, head_dim, rest, x_batch, x_head, x_token, table_batch, table_token; /* tokens: of a sequence */
     int second, table_half; /* where in a table the second half of a head begins */
     int neighbours; /* pairs of x lie side by side: they are parted, the first of all pairs come first */
 };
@@ -143,7 +143,9 @@ ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int 
         for (long h = 0; h < r->heads; h++) {
             const void *x = part(r->x, batch * r->x_batch + h * r->x_head + token * r->x_token, half);
             const void *second = part(x, pairs, half);
-            void *out = part(r->out, (row * r->heads + h) * r->head_dim, half), *out_b = part(out, pairs, half);
+            void *out = part(r->out, (row * r->heads + h) * (r->head_dim + r->rest), half);
+            void *out_b = part(out, pairs, half);
+            memcpy(part(out, r->head_dim, half), part(x, r->head_dim, half), r->rest * (half ? 2 : 4));
             for (long i = 0, left = pairs; left > 0; i += LANES, left -= LANES) {
                 const int apart = !r->neighbours;
                 const vec x_a = apart ? get_some(x, i, left, half) : get_each_other(x, i, left, 0, half);
