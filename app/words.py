@@ -13,7 +13,13 @@ from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 from engine.trace import bytes_text as bytes_words
 from engine.trace import parameters_text as count_words
 
-SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft", "demo-moe": "demo mixture", "demo-mla": "demo latents"}
+SHIPPED = {
+    "demo": "demo stories",
+    "demo-draft": "demo draft",
+    "demo-moe": "demo mixture",
+    "demo-mla": "demo latents",
+    "demo-hybrid": "demo hybrid",
+}
 
 
 def left_words(seconds: float) -> str:
@@ -33,11 +39,14 @@ def held_words(card: ModelCard) -> str:
     return card.dtype if card.quantization == "none" else f"{SCHEMES[card.quantization].title}, {card.dtype}"
 
 
-def kv_words(kv_dtype: str, token_bytes: int) -> str:
-    """ "KV 12 KB a token", "KV int8, 3.2 KB a token"; the dtype "auto" or "" is the model's."""
+def kv_words(kv_dtype: str, token_bytes: int, state_bytes: int = 0) -> str:
+    """ "KV 12 KB a token", "KV int8, 3.2 KB a token"; the dtype "auto" or "" is the model's. Of a model of whose layers
+    some keep a state of each request: "KV 4 KB a token, 160 KB a request"."""
     if kv_dtype in ("", "auto"):
-        return tr("KV {size} a token", size=bytes_words(token_bytes))
-    return tr("KV {dtype}, {size} a token", dtype=kv_dtype, size=bytes_words(token_bytes))
+        words = tr("KV {size} a token", size=bytes_words(token_bytes))
+    else:
+        words = tr("KV {dtype}, {size} a token", dtype=kv_dtype, size=bytes_words(token_bytes))
+    return tr("{kv}, {size} a request", kv=words, size=bytes_words(state_bytes)) if state_bytes else words
 
 
 def admission_words(admission: str) -> str:

@@ -38,6 +38,7 @@ PATTERNS = {
     "reserved": Pattern.HATCH,
     "internal": Pattern.CROSS,
     "external": Pattern.OUTLINE,
+    "states": Pattern.BARS,
     "weights": Pattern.SOLID,
     "activations": Pattern.DOTS,
     "graphs": Pattern.BARS,
@@ -48,7 +49,7 @@ PATTERNS = {
 
 def color(kind: str, t: Theme) -> QColor:
     """Colour is for the pool's kinds; the device's other parts are grey."""
-    pool = {"used": t.accent, "reserved": t.accent, "internal": t.warn, "external": t.bad}
+    pool = {"used": t.accent, "states": t.accent, "reserved": t.accent, "internal": t.warn, "external": t.bad}
     if kind in pool:
         return pool[kind]
     return t.secondary if PATTERNS[kind] is Pattern.SOLID else mixed(t.secondary, QUIET)

@@ -22,6 +22,7 @@ EMBEDDED = {
     "demo-draft": "models/stories-draft",
     "demo-moe": "models/stories-moe",
     "demo-mla": "models/stories-mla",
+    "demo-hybrid": "models/stories-hybrid",
 }
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}
 EMBEDDED_NAMES = {
@@ -30,6 +31,7 @@ EMBEDDED_NAMES = {
     "stories-draft": "demo draft 0.8M",
     "stories-moe": "demo mixture 7M",
     "stories-mla": "demo latents 5M",
+    "stories-hybrid": "demo hybrid 6M",
 }
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 

@@ -53,8 +53,8 @@ TARGET_RULE = "mode {mode!r} computes whole prompts before answers go on; use ch
 class ModelSpec:
     """Which model and how it is held.
 
-    `source` is "demo", "demo-draft", "demo-moe", "demo-mla", a local folder or a hub id, which may end with "@" and its
-    `revision`.
+    `source` is "demo", "demo-draft", "demo-moe", "demo-mla", "demo-hybrid", a local folder or a hub id, which may end
+    with "@" and its `revision`.
     `quantization` "none" takes the weights as they are stored, in AWQ or MXFP4 too; "awq" of "demo" is the AWQ
     checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
     on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".

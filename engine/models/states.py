@@ -29,6 +29,7 @@ UPDATES = frozenset(
 )  # of transformers' cache: who calls one keeps a state
 CACHES = ("cache_params", "past_key_values")  # what a layer's forward calls its cache
 MASK = "attention_mask"
+KEEPS = "_keeps_state"  # an attribute of such layers
 PROMPT = 5  # tokens of a proof
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 
@@ -158,6 +159,7 @@ class States:
             return rows.through(number, hidden, through)
 
         known.forward = stepped
+        setattr(known, KEEPS, True)
 
     def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> DeltaRule | None:
         """Our kernels for it, where there are any, and they compute what it does: a prompt, and a token after it."""

@@ -217,7 +217,7 @@ class PagedRunner(Runner):
         batch, keep = self._batch(rows, positions), self._tensor(last)
         adapters = self._tensor(each_adapter(rows)) if self.model.adapters is not None else None
         batch.watch = packed(rows, self._keys) if watched else None
-        states = None if self.states is None else self.states.packed(rows)
+        states = None if self.states is None else self.states.in_place(rows)
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)

@@ -19,6 +19,7 @@ from engine.memory.rules import bucket_sizes, captured_tokens
 from engine.models.attention import Options, Timer, current_device
 from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
+from engine.models.states import StateRows
 from engine.parallel.group import Collective
 from engine.runner.attention_watch import Watch, packed
 from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
@@ -101,6 +102,7 @@ class GpuRunner(Runner):
         spans = self._group.spans if self._group is not None else None
         self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device, spans)
         tokens = captured_tokens(model.card, config) if captured is None else captured
+        tokens = () if self.states is not None else tokens
         self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device, spans)
         most = max((self._mixed_shape(size).size for size in self._mixed.wanted), default=0)
         if model.routing is not None:
@@ -109,6 +111,7 @@ class GpuRunner(Runner):
         self.graphs, self.mixed_graphs = self._graphs.sizes, self._mixed.sizes
         if not (tokens or self.graphs_off):
             worth = "a step of this model keeps the GPU longer than its launches keep the host"
+            worth = worth if self.states is None else "layers that keep a state take prompts by their lengths"
             self.mixed_off = worth if config.mixed_graphs else "switched off"
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
@@ -194,7 +197,8 @@ class GpuRunner(Runner):
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         if self.model.adapters is not None:
             self._adapt(rows.adapters[row_slots].long())
-        return self._logits(ids[None], positions[None], 0, batch, None)
+        states = None if self.states is None else self.states.next(row_slots)
+        return self._logits(ids[None], positions[None], 0, batch, None, states)
 
     def _decode_and_draw(self, count: int) -> Drawn:
         """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
@@ -233,13 +237,20 @@ class GpuRunner(Runner):
         if scored:
             parts = parts._replace(kept=torch.cat((parts.kept, self._tensor(scored, torch.int32))))
 
+        states = None if self.states is None else self.states.packed(rows)
+
         def compute(timer: Timer | None) -> Computed:
-            return Computed(self._packed_logits(shape, parts, timer, watch))
+            return Computed(self._packed_logits(shape, parts, timer, watch, states))
 
         return Inputs(sampling, compute, parts.kept_slots, parts.drawn_at, watch=watch)
 
     def _packed_logits(
-        self, shape: PackedShape, words: PackedWords, timer: Timer | None = None, watch: Watch | None = None
+        self,
+        shape: PackedShape,
+        words: PackedWords,
+        timer: Timer | None = None,
+        watch: Watch | None = None,
+        states: StateRows | None = None,
     ) -> Tensor:
         """The logits `[kept, vocabulary]` of rows that fill the shape or less of it. Tokens that belong to no row are
         computed beside the others, and nothing is written of them: what attention leaves them with is unspecified."""
@@ -255,7 +266,7 @@ class GpuRunner(Runner):
             own = torch.searchsorted(words.starts, places, right=True) - 1
             slots = words.slots[own.clamp(max=shape.rows - 1)]  # tokens of no row come last, and are for nobody
             self._adapt(self._rows.adapters[slots].long())
-        return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
+        return self._logits(ids[None], positions[None], words.kept.long(), batch, timer, states)
 
     def _mixed_shape(self, tokens: int) -> PackedShape:
         return PackedShape.captured(tokens, self._rows.dummy_slot, self._most_sampled)

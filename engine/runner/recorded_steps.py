@@ -44,9 +44,9 @@ def shared(tokens: int, slots: int) -> list[int]:
 class StepInputs:
     """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
     int64; int32 `blocks` and `offsets`, where each token's K and V go, `owners`, its slot, and the `seen` blocks of
-    that, of which there are up to `width`; `adapters` int64, the number of each token's adapter, 0 for none; and `kept` int64,
-    the places of the tokens whose logits are wanted. Of a stage but
-    the first also `hidden` `[tokens, hidden]`; `arrived` is then what the stage before handed on of all the step."""
+    that, of which there are up to `width`; `adapters` int64, the number of each token's adapter, 0 for none; and `kept`
+    int64, the places of the tokens whose logits are wanted. Of a stage but the first also `hidden` `[tokens, hidden]`;
+    `arrived` is then what the stage before handed on of all the step."""
 
     def __init__(
         self, tokens: int, rows: int, slots: int, width: int, block_size: int, hidden: Tensor | None = None

@@ -1,7 +1,7 @@
 """Where the states of sequences are kept, by slot, of layers that keep one; and whose a step's tokens are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -49,11 +49,19 @@ class StatePool:
     def packed(self, rows: Sequence[Row]) -> "PackedStates":
         """Of rows that are packed into one sequence: those that are alike and follow each other go together."""
         parts = [list(alike) for _, alike in groupby(rows, lambda row: (row.count, row.first == 0))]
+        return PackedStates(self, [self._together(part, part[0].count) for part in parts])
+
+    def in_place(self, rows: Sequence[Row]) -> "PackedStates":
+        """The same, for kernels on a CPU."""
         counts = [row.count for row in rows]
         slots, positions = [row.slot for row in rows], [range(row.first, row.first + row.count) for row in rows]
         at = np.concatenate(positions).astype(np.int64)
         whose = Sequences(*map(torch.from_numpy, (np.repeat(np.array(slots, np.int32), counts), at)))
-        return PackedStates(self, [self._together(part, part[0].count) for part in parts], whose)
+        return replace(self.packed(rows), whose=whose)
+
+    def next(self, slots: Tensor) -> "PackedStates":
+        """Of one token each of sequences that have states, in slots int32 `[rows]` that may differ at each replay."""
+        return PackedStates(self, [Rows(len(slots), 1, slots.long())])
 
     def recorded(self, whose: Sequences) -> "RecordedStates":
         """Of tokens that differ from step to step."""

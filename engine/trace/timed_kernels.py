@@ -13,7 +13,7 @@ from engine.trace.column import Array
 from engine.trace.records import Header, Kernels, Step
 from engine.trace.work import Weights, activated, count_work
 
-ATTENTION, STORE = "decode_attention", "store_kv"
+ATTENTION, STORE, STATES = "decode_attention", "store_kv", "delta_rule"
 EXPERTS = ("experts gate_up", "experts down")
 
 
@@ -51,7 +51,10 @@ def kernel_times(header: Header, steps: Sequence[Step]) -> KernelTimes | None:
     sizes = np.array(kernels.bytes) * runs[:, None]
     for i, name in enumerate(kernels.names):
         if name == ATTENTION:
-            operations[:, i], sizes[:, i] = work.attention_operations, work.attention_bytes - written
+            operations[:, i] = work.attention_operations - work.state_operations
+            sizes[:, i] = work.attention_bytes - work.state_bytes - written
+        elif name == STATES:
+            operations[:, i], sizes[:, i] = work.state_operations, work.state_bytes
         elif name == STORE:
             sizes[:, i] = written
         elif name in EXPERTS:

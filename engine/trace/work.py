@@ -17,13 +17,15 @@ from engine.config.specs import PAGED_MODES
 from engine.trace.records import Array, BlockEvent, Header, Kind, ModelCard, Step
 
 ITEMS = {"float32": 4, "float16": 2, "bfloat16": 2}
+STATE_OPERATIONS = 7
 ALIGNED_MODES = ("static", "dynamic", "sequential")  # those that are done keep growing with their batch
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Columns `[steps]`: tokens computed, padding included, and those that are sampled from; bytes and floating-point
-    operations of the matrix products with weights, and of attention. `row_bytes` and `row_operations` `[rows of all
+    operations of the matrix products with weights, and of attention, of which those of layers that keep a state are
+    `state_bytes` and `state_operations`. `row_bytes` and `row_operations` `[rows of all
     steps]` are each row's attention, in order; `row_ends` `[steps]` is where each step's rows end.
 
     A prefix that rows share counts in each row's bytes, and in the step's once where the step reads it once.
@@ -38,6 +40,8 @@ class Work:
     row_bytes: Array
     row_operations: Array
     row_ends: Array
+    state_bytes: Array
+    state_operations: Array
 
     @property
     def bytes(self) -> Array:
@@ -136,6 +140,9 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     - attention: 4 heads head_dim sum(a) operations, K and V of the positions that any token of the row sees read once a
       row, and K and V of its tokens written. A token at position p sees p + 1 positions, or those of its window, and
       none that the cache has forgotten.
+    - states, of layers that keep one: read and written once a row, and 7 operations a number and token: it decays, what
+      it holds for a key is summed, what that lacks is added, and what it holds for a query is summed (the gated delta
+      rule, https://arxiv.org/abs/2412.06464, section 3; others have less). They count as attention.
 
     In the padded modes pads count as tokens, every row attends over the width of the rectangle, and all rows go through
     the head. Recomputing writes no K and V. `shared` `[steps]`: tokens of a prefix that decode rows share and that are
@@ -170,7 +177,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     begin = end - tokens
 
     operations, read = np.zeros(len(first)), np.zeros(len(first))
-    windows = card.windows or (0,) * card.layers
+    windows = card.windows or (0,) * card.layers  # of those that attend
     for window in set(windows):
         layers = windows.count(window)
         operations += layers * (_seen(end, window) - _seen(begin, window))
@@ -180,6 +187,9 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
     row_operations = 4.0 * card.heads * card.head_dim * operations
     written = tokens * (0 if config.mode == "recompute" else kv_layers)
     row_bytes = layer_bytes * (read + written)
+    state_bytes = (0.0 if config.mode == "recompute" else 2.0) * card.state_bytes * (tokens > 0)
+    state_operations = STATE_OPERATIONS * card.state_bytes / ITEMS["float32"] * tokens
+    row_bytes, row_operations = row_bytes + state_bytes, row_operations + state_operations
 
     attention_bytes = by_step(row_bytes)
     if shared is not None and paged:
@@ -210,6 +220,8 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         row_bytes=row_bytes,
         row_operations=row_operations,
         row_ends=ends,
+        state_bytes=by_step(state_bytes),
+        state_operations=by_step(state_operations),
     )
 
 

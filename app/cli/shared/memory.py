@@ -26,7 +26,9 @@ def as_text(header: Header) -> str:
         parts = [f"{count:,} request{'' if count == 1 else 's'} × {length:,} tokens"]
         parts += [f"{count:,} × {length:,}" for length, count in others]
         context = " (context)" if card.context else ""
-        lines.append(f"  fits {' · '.join(parts)}{context}; {kv_words(card.kv_dtype, card.kv_token_bytes)}")
+        lines.append(
+            f"  fits {' · '.join(parts)}{context}; {kv_words(card.kv_dtype, card.kv_token_bytes, card.state_bytes)}"
+        )
     lines += [f"  {words[:1].lower()}{words[1:]}" for words in captured_words(header).splitlines()]
     lines += [f"    {why}" for why in (header.machine.threads_why, header.machine.kernels) if why]
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from app.inside.kv_map.host_strip import HostStrip
 from app.inside.kv_map.legend import KvLegend
 from app.inside.kv_map.pixels import front_of
 from app.inside.kv_map.state import CACHED, FREE, KvState
+from app.inside.kv_map.state_strip import StateStrip
 from app.inside.kv_map.words import (
     ALL_FREE,
     COLUMNS,
@@ -55,7 +56,7 @@ class KvPicture(Painted):
     def __init__(self) -> None:
         super().__init__("kv_picture")
         self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
-        self.host = HostStrip()
+        self.host, self.states = HostStrip(), StateStrip()
         self.nothing = EmptyWords("kv_empty")
         self.rest = button("kv_rest", role="quiet", tip=REST)
         self.words = _wrapped("kv_words", "note")
@@ -74,9 +75,10 @@ class KvPicture(Painted):
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self.body, 1)
         column.addWidget(self.rest, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self.host)
+        for strip in (self.states, self.host):
+            column.addWidget(strip)
+            strip.hide()
         column.addWidget(self.words)
-        self.host.hide()
         self.rest.hide()
         column.addWidget(self.legend)
         self._column = column
@@ -191,6 +193,7 @@ class KvMap(InsightPanel):
             self.summary.say("" if state is None else tr("no KV cache"))
             view.legend.hide()
             view.host.hide()
+            view.states.hide()
             view.rest.hide()
             view.table.hide()
             view.say("")
@@ -199,6 +202,8 @@ class KvMap(InsightPanel):
         view.legend.show_strips(state.padded)
         view.host.setVisible(state.hosts > 0)
         view.host.show_state(state)
+        view.states.setVisible(state.state_slots > 0)
+        view.states.show_state(state)
         if state.padded:
             self._draw_strips(state)
         else:

@@ -69,13 +69,16 @@ class KvState:
 
     `hosts`: blocks of host memory; `swapped`: how many of them each sample has; `back`: blocks that came back, of
     samples that had no row since. `offloads`: prefixes may be kept there; `kept` [hosts]: whose prefix lies there, the
-    request that computed it, CACHED where nobody told, FREE where there is none.
+    request that computed it, CACHED where nobody told, FREE where there is none. `state_slots` may hold states of
+    `state_bytes` each; none where no layer keeps one.
     """
 
     def __init__(self, header: Header, requests: Requests) -> None:
         """The empty pool of a trace."""
         self.blocks, self.size, self.padded = header.blocks, header.config.block_size, not header.config.paged
         sinks = header.config.sink_tokens // self.size if header.config.kv_window is not None else ALL
+        self.state_bytes = header.model.state_bytes
+        self.state_slots = header.config.slots if self.state_bytes else 0
         self.at, self.requests, self.tables = -1, requests, BlockTables(sinks)
         unknown = np.full((5, self.blocks), -1, np.int32)
         self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1

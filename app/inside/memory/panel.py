@@ -56,7 +56,7 @@ def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...
     if moment is None or not series.pool or series.header is None:
         return ("",)
     words, header = held_words(series, moment), series.header
-    return (f"{words[0]} · {kv_words(header.model.kv_dtype, header.kv_token_bytes)}", *words)
+    return (f"{words[0]} · {kv_words(header.model.kv_dtype, header.kv_token_bytes, header.model.state_bytes)}", *words)
 
 
 def held_words(series: MemorySeries, moment: Moment) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ TITLES = {
     "greedy": tr("likeliest tokens"),
     "act_mul": tr("gates"),
     "adapt": tr("adapters"),
+    "convolution": tr("convolutions"),
+    "delta_rule": tr("states"),
     "pointwise": tr("sums and scales"),
     "experts gate_up": tr("experts: gate, up"),
     "experts down": tr("experts: down"),

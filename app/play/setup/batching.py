@@ -33,6 +33,7 @@ class BatchingPanel(QWidget):
         self.form.edited.connect(self._on_edited)
         session.config_changed.connect(self.set_config)
         session.model_loaded.connect(lambda card: self.form.offer_adapters(bool(card.adapters)))
+        session.model_loaded.connect(lambda card: self.form.offer_going_back(bool(card.state_layers)))
         session.config_refused.connect(lambda message: self.note.say(message, "error"))
         bridge.busy_changed.connect(self._on_busy)
         bridge.records_arrived.connect(self._say_waits)

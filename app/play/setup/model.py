@@ -318,7 +318,7 @@ class ModelPanel(QWidget):
     def _show_memory(self, header: Header) -> None:
         card = header.model
         self.bill.show_loaded(header)
-        kv = kv_words(card.kv_dtype, card.kv_token_bytes)
+        kv = kv_words(card.kv_dtype, card.kv_token_bytes, card.state_bytes)
         kv = tr("{kv} · context {tokens:,}", kv=kv, tokens=card.context) if card.context else kv
         parameters = count_words(card.parameters)
         loaded = (

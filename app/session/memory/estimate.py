@@ -90,7 +90,7 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     context = [tr("context {tokens:,}", tokens=info.context)] if info.context else []
     facts = (
-        " · ".join((kv_words(config.kv_dtype, ranks * fit.kv_token), *context)),
+        " · ".join((kv_words(config.kv_dtype, ranks * fit.kv_token, fit.states), *context)),
         tr("{count} parameters in {dtype}", count=count_words(info.parameters), dtype=fit.dtype),
         *((sentence(adapters_words(spec.adapter_names)),) if adapters else ()),
         *(sentence(words) for words in (fit.available, fit.note) if words),

@@ -154,6 +154,9 @@ def pool_fields(name: str) -> list[Field]:
     ]
 
 
+BACK = ("prefix_caching", "preemption", "speculation")  # what a model whose layers keep a state does not do
+
+
 class ConfigForm(QWidget):
     """Edits mode, batch size and what goes with the mode. `name` begins the object names of its controls."""
 
@@ -168,7 +171,7 @@ class ConfigForm(QWidget):
         self._form.edited.connect(self._on_edited)
         self._shown: list[object] = []  # by what the rows are those that they are
         self._admission = ""  # as it was before it is edited
-        self._adapted = False
+        self._adapted = self._states = False
         self.set_config(EngineConfig())
 
     def __getitem__(self, name: str) -> Field:
@@ -200,6 +203,11 @@ class ConfigForm(QWidget):
         self._adapted = adapted
         self._show_rows()
 
+    def offer_going_back(self, states: bool) -> None:
+        """Whether layers of the model keep `states`: then nothing is asked of what would have them go back."""
+        self._states = states
+        self._show_rows()
+
     def _show_rows(self) -> None:
         mode = self["mode"].get()
         drafts = self["speculation"].get()
@@ -208,6 +216,8 @@ class ConfigForm(QWidget):
             hidden = hidden | {"mixed_adapters"}
         if not self["prefix_caching"].get():
             hidden = hidden | {"offload_prefixes"}
+        if self._states:
+            hidden = hidden | {name for name in BACK if self[name].get() == self[name].idle}
         if not self["kv_window"].get():
             hidden = hidden | {"kv_sinks"}
         for name, row in self._form.rows.items():

@@ -172,9 +172,9 @@ def rotate(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, neighbours: bool = False, partly: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
-    head_dim]; `partly`: as much of them as tables are wide. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i, 2 i + 1), which end as those. `cos` and `sin`
-    [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them, of the dtype of q or
-    float32."""
+    head_dim]; `partly`: as much of them as tables are wide. Pairs are (i, i + head_dim / 2), or `neighbours` (2 i,
+    2 i + 1), which end as those. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a
+    head share them, of the dtype of q or float32."""
     cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (cos, sin))
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()
@@ -190,7 +190,17 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, neighbours: bool, partly: bool)
     places = (t.data_ptr() for t in (out, x, cos, sin))
     table = cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1)
     second = head_dim // 2 if cos.shape[-1] == head_dim else 0
-    sizes = heads, tokens, head_dim, width - head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16, neighbours
+    sizes = (
+        heads,
+        tokens,
+        head_dim,
+        width - head_dim,
+        *x.stride()[:3],
+        *table,
+        second,
+        cos.dtype is torch.bfloat16,
+        neighbours,
+    )
     run(held.Rotation(part_of(batch * tokens, x), *places, *sizes), threads_for(x.numel()))
     return out.transpose(1, 2)
 

@@ -42,8 +42,9 @@ def recurs(dtype: torch.dtype, key: int, value: int) -> bool:
 
 
 def convolution(x: Tensor, recent: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, whose: Sequences) -> Tensor:
-    """A causal convolution of each channel of x `[tokens, channels]`, after what `recent` `[slots, channels, taps]`, channels
-    side by side, keeps of their sequences, and is changed to; `weight` `[taps, channels]` and `bias` `[channels]` float32."""
+    """A causal convolution of each channel of x `[tokens, channels]`, after what `recent` `[slots, channels, taps]`,
+    channels side by side, keeps of their sequences, and is changed to; `weight` `[taps, channels]` and `bias`
+    `[channels]` float32."""
     x = in_rows(x)
     tokens, channels = x.shape
     out = torch.empty(tokens, channels, dtype=x.dtype)
@@ -58,8 +59,8 @@ def convolution(x: Tensor, recent: Tensor, weight: Tensor, bias: Tensor | None, 
 def delta_rule(
     mixed: Tensor, gate: Tensor, write: Tensor, forget: Tensor, states: Tensor, fixed: Recurrence, whose: Sequences
 ) -> Tensor:
-    """The gated delta rule, normed and gated: `[tokens, heads * value]`. `mixed` `[tokens, ...]` are queries and keys of
-    each group and values of each head; `gate` `[tokens, heads * value]`, `write` and `forget` `[tokens, heads]`;
+    """The gated delta rule, normed and gated: `[tokens, heads * value]`. `mixed` `[tokens, ...]` are queries and keys
+    of each group and values of each head; `gate` `[tokens, heads * value]`, `write` and `forget` `[tokens, heads]`;
     `states` float32 `[slots, heads, key, value]`, which are changed to what is there after the tokens."""
     gate, write, forget = (in_rows(x) for x in (gate, write, forget))
     mixed = mixed.contiguous()

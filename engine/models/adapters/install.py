@@ -19,6 +19,7 @@ from engine.models.adapters.adapted import Adapted, Adapters
 from engine.models.fusion.products import INDEX, PRODUCT
 from engine.models.latent import Absorbed
 from engine.models.packed_linear import JoinedLinear, JoinedProduct, PackedLinear
+from engine.models.states import KEEPS
 from engine.parallel.pipeline import Pipeline
 
 Layers = list[tuple[str, Any]]  # with their paths
@@ -109,6 +110,7 @@ def _held(info: AdapterInfo, cut: Cut | Pipeline | None) -> dict[str, Held]:
 def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
     embeddings = {id(part) for part in (module.get_output_embeddings(), module.get_input_embeddings())}  # type: ignore[operator]
     made_for = f"; it was made for {info.base}" if info.base else ""
+    stateful = tuple(f"{name}." for name, part in module.named_modules() if vars(part).get(KEEPS))
     for path, held in own.items():
         try:
             layer: Any = module.get_submodule(path)
@@ -117,6 +119,10 @@ def _check(module: nn.Module, info: AdapterInfo, own: dict[str, Held]) -> None:
         if id(layer) in embeddings:
             raise InvalidInput(
                 f"adapter {info.name}: {path} is the output layer or the embedding, which stays as it is"
+            )
+        if path.startswith(stateful):
+            raise InvalidInput(
+                f"adapter {info.name}: it changes {path}, of a layer that keeps a state, which stays as it is"
             )
         if isinstance(layer, Absorbed):
             raise InvalidInput(
