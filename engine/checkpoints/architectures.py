@@ -14,6 +14,7 @@ from typing import Any
 TABLE = Path(__file__).with_suffix(".json")
 PLANNED = ("gpt_oss",)  # `INTERLEAVED` of engine.parallel.split
 INSTEAD = "choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
+PROBED = ("sparse", "mixed")
 REASONS = {
     "masked": "fills gaps and does not generate text; choose a causal model",
     "no interface": "does not use transformers' attention interface, so a paged KV cache cannot serve it; " + INSTEAD,
@@ -35,6 +36,13 @@ def why_unsupported(model_type: str) -> str:
         )
     if not reason and model_type not in _table()["served"]:
         reason = "no decoder"
+    return f"model type {model_type!r} {REASONS[reason]}" if reason else ""
+
+
+def why_probed(model_type: str) -> str:
+    """The same of a model type that only its layers, tried with all their weights, would be refused for; else ""."""
+    refused = _table()["refused"]
+    reason = next((reason for reason in PROBED if model_type in refused.get(reason, ())), "")
     return f"model type {model_type!r} {REASONS[reason]}" if reason else ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import transformers
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from engine.checkpoints.architectures import REASONS
+from engine.checkpoints.architectures import REASONS, why_probed
 from engine.config.schemes import SCHEMES, STORED, missing
 from engine.config.specs import InvalidInput, ModelSpec
 
@@ -21,6 +21,8 @@ def transformers_config(folder: Path, spec: ModelSpec) -> Any:
         ) from error
     if not spec.trust_remote_code:
         refuse_unsupported(config)
+        if why := why_probed(config.model_type):
+            raise InvalidInput(why)
     return config
 
 

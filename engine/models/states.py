@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from engine.kernels.cpu.states import Sequences
+from engine.kernels.recurrence import Sequences
 from engine.models.delta_rule import DeltaRule
 
 CONV, RECURRENT = "conv", "recurrent"
@@ -31,7 +31,7 @@ CACHES = ("cache_params", "past_key_values")  # what a layer's forward calls its
 MASK = "attention_mask"
 KEEPS = "_keeps_state"  # an attribute of such layers
 PROMPT = 5  # tokens of a proof
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}  # of the largest
 
 Name = tuple[str, int]  # which of a layer's states: its kind, and the number that transformers gives it
 
@@ -169,8 +169,12 @@ class States:
         noise = torch.randn(1, PROMPT + 1, like.shape[-1], generator=torch.Generator().manual_seed(0)).to(like)
         theirs, ours = (allocated(self.shapes[number], 1, like.device) for _ in range(2))
         for part, begin in ((slice(PROMPT), True), (slice(PROMPT, PROMPT + 1), False)):
-            x, positions = noise[:, part], torch.arange(PROMPT + 1)[part]
-            whose = Sequences(torch.zeros(len(positions), dtype=torch.int32), positions)
+            x, positions = noise[:, part], torch.arange(PROMPT + 1, device=like.device)[part]
+            whose = Sequences(torch.zeros_like(positions, dtype=torch.int32), positions)
+            if begin and not rule.prompts:
+                for kept in (ours, theirs):
+                    layer.forward(x, **{cache: RowStates(kept, begin), MASK: None})
+                continue
             made = rule(layer, x, ours[CONV, 0], ours[RECURRENT, 0], whose).float()
             expected = layer.forward(x, **{cache: RowStates(theirs, begin), MASK: None}).float()
             if not (made - expected).abs().max() <= TOLERANCE[like.dtype] * expected.abs().max():

@@ -14,9 +14,9 @@ from engine.kernels.cpu import calls as native
 from engine.kernels.cpu import quantized
 from engine.kernels.cpu.large_pages import Populating, Zeros, zeros_in_large_pages
 from engine.kernels.cpu.recorder import Unrecordable
-from engine.kernels.cpu.states import Sequences
 from engine.kernels.cpu.structures import Attention
 from engine.kernels.quantized_kv import CODES, dequantize, is_quantized, rounded
+from engine.kernels.recurrence import Sequences
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.recorder import Unrecordable
-from engine.kernels.cpu.states import Sequences
+from engine.kernels.recurrence import Sequences
 from engine.models.states import Kept, Layer, RowStates, States, allocated
 from engine.runner.launched_step import to_device
 from engine.scheduler.plan import Row
@@ -61,7 +61,7 @@ class StatePool:
 
     def next(self, slots: Tensor) -> "PackedStates":
         """Of one token each of sequences that have states, in slots int32 `[rows]` that may differ at each replay."""
-        return PackedStates(self, [Rows(len(slots), 1, slots.long())])
+        return PackedStates(self, [Rows(len(slots), 1, slots.long())], Sequences(slots, slots))
 
     def recorded(self, whose: Sequences) -> "RecordedStates":
         """Of tokens that differ from step to step."""

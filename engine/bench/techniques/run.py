@@ -23,6 +23,7 @@ TECHNIQUES = {
     "forgetting": "engine.bench.techniques.forgetting",
     "pace": "engine.bench.techniques.pace",
     "latents": "engine.bench.techniques.latents",
+    "states": "engine.bench.techniques.states",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 

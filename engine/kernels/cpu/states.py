@@ -1,39 +1,14 @@
 """Calls of the compiled kernels of layers that keep a state of a sequence."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from engine.kernels.cpu import structures as held
-from engine.kernels.cpu.calls import LANES, computes, part_of, run
+from engine.kernels.cpu.calls import LANES, computes, part_of, run, threads_for
+from engine.kernels.recurrence import Recurrence, Sequences
 from engine.kernels.silu_mul import in_rows, row_stride
 
 WIDEST = 256  # of a head
-
-
-@dataclass(frozen=True, slots=True)
-class Sequences:
-    """Whose tokens are computed: of each the slot of its sequence, int32 `[tokens]`, and its position there, int64.
-    Those of one sequence come one after another; at position 0 it has no state yet, whatever the slot holds."""
-
-    slots: Tensor
-    positions: Tensor
-
-    def first(self, tokens: int) -> "Sequences":
-        return Sequences(self.slots[:tokens], self.positions[:tokens])
-
-
-@dataclass(frozen=True, slots=True)
-class Recurrence:
-    """The fixed part of a gated delta rule: `decay`, `bias` `[heads]` and `norm` `[value]`, float32; `groups` of heads
-    that share queries and keys."""
-
-    decay: Tensor
-    bias: Tensor
-    norm: Tensor
-    groups: int
-    eps: float
 
 
 def recurs(dtype: torch.dtype, key: int, value: int) -> bool:
@@ -52,7 +27,7 @@ def convolution(x: Tensor, recent: Tensor, weight: Tensor, bias: Tensor | None, 
     there = None if bias is None else bias.data_ptr()
     sequences = whose.slots.data_ptr(), whose.positions.data_ptr()
     sizes = channels, recent.shape[2], row_stride(x), silu
-    run(held.Convolution(part_of(tokens, x), *places, there, *sequences, *sizes), torch.get_num_threads())
+    run(held.Convolution(part_of(tokens, x), *places, there, *sequences, *sizes), threads_for(out.numel()))
     return out
 
 
@@ -69,5 +44,5 @@ def delta_rule(
     places = (t.data_ptr() for t in (out, states, mixed, gate, write, forget, fixed.decay, fixed.bias, fixed.norm))
     sequences = whose.slots.data_ptr(), whose.positions.data_ptr()
     sizes = fixed.groups, heads, key, value, *(row_stride(x) for x in (gate, write, forget)), fixed.eps
-    run(held.Delta(part_of(tokens, mixed), *places, *sequences, *sizes), torch.get_num_threads())
+    run(held.Delta(part_of(tokens, mixed), *places, *sequences, *sizes), threads_for(out.numel() * key))
     return out

@@ -26,11 +26,13 @@ from engine.kernels.products.experts import experts
 from engine.kernels.products.four_bits import four_bit_matmul
 from engine.kernels.products.gemv import gemv
 from engine.kernels.quantized_kv import CODES
+from engine.kernels.recurrence import Recurrence, Sequences
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.routing import route
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.state_steps import convolution, delta_rule
 from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
 
@@ -207,6 +209,28 @@ def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
     yield "place_kv", launched(place_kv, *given, norms, (cache, cache), empty(64, dtype=torch.int64))[0]
 
 
+def stepping(dtype: torch.dtype) -> list[Launch]:
+    """A token of each of many sequences through a layer of Qwen3.5-9B's that keeps a state."""
+    rows, groups, heads, width, taps = 64, 16, 32, 128, 4
+    channels, whose = (2 * groups + heads) * width, Sequences(empty(rows), empty(rows))
+    x, recent, weight = (
+        empty(rows, channels, dtype=dtype),
+        empty(65, taps, channels, dtype=dtype),
+        empty_floats(taps, channels),
+    )
+    gate, few = empty(rows, heads * width, dtype=dtype), empty(rows, heads, dtype=dtype)
+    fixed = Recurrence(empty_floats(heads), empty_floats(heads), empty_floats(width), groups, 1e-6)
+    states = empty_floats(65, heads, width, width)
+    return [
+        *launched(convolution, x, recent.mT, weight, None, True, whose),
+        *launched(delta_rule, x, gate, few, few, states, fixed, whose),
+    ]
+
+
+def empty_floats(*shape: int) -> Tensor:
+    return empty(*shape, dtype=torch.float32)
+
+
 @cache
 def shipped(sm: int) -> dict[str, Launch]:
     """Every kernel as it is launched on an architecture, by name: dtypes, head_dims, kinds of rows, shapes of models.
@@ -236,6 +260,8 @@ def shipped(sm: int) -> dict[str, Launch]:
     for (kind, queries), kept in product(((Rows.SHORT, 1), (Rows.LONG, 512)), (None, torch.int8)):
         latents = attention(sm, kind, bf16, 576, group=128, queries=queries, codes=kept, latent=True)  # DeepSeek-V3's
         found.append((f"attention {kind.value} latents{'' if kept is None else ' of int8'}", latents[1]))
+    for dtype in (bf16, fp16, fp32):
+        found += [(f"{_name(launch)} {TYPES[dtype]}", launch) for launch in stepping(dtype)]
     found += coded()
     found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, every_option=True)[0]))
     found += [(_name(launch), launch) for launch in making_inputs()]

@@ -56,7 +56,7 @@ def test_tiny_models_that_load_are_served() -> None:
         ("bloom", "does not use transformers' attention interface"),
         ("bert", "fills gaps and does not generate text"),
         ("deepseek_v32", "indexer"),
-        ("lfm2", "layers that keep no ordinary keys and values"),
+        ("mamba", "layers that keep neither ordinary keys and values nor a state"),
         ("t5", "is not a decoder that generates text"),
     ],
 )

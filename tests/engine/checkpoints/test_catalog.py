@@ -55,6 +55,7 @@ def test_the_demo_models_ship_whole() -> None:
         "demo-draft",
         "demo-moe",
         "demo-mla",
+        "demo-hybrid",
     ]
     for entry in shipped:
         assert (entry.place, entry.problem) == (Place.SHIPPED, "")

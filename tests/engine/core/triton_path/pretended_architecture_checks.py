@@ -18,6 +18,7 @@ from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
 from tests.engine.fusing_case import JOINED, all_kernels
+from tests.engine.hybrids import hybrid
 from tests.engine.requests import make_request
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
 
@@ -33,7 +34,8 @@ BLOCKS = 16
 
 def model_on(device: str, name: str) -> LoadedModel:
     tokenizer = AutoTokenizer.from_pretrained(resources.path("models/stories-5m"))
-    return wrap(make_tiny_model(TINY_MODELS[name]).to(device), tokenizer, name)
+    tiny = TINY_MODELS[name] if name in TINY_MODELS else hybrid(name)
+    return wrap(make_tiny_model(tiny).to(device), tokenizer, name)
 
 
 def played(model: LoadedModel, config: EngineConfig) -> tuple[list[tuple[int, int]], list[int], str]:
@@ -72,3 +74,16 @@ def test_steps_are_captured_and_say_what_the_cpu_says_fused_and_not(name: str, m
     assert all(graphs) == (not off), "every step was replayed"
     model.fusion.undo()
     assert played(model, EAGER)[0] == expected, "not fused"
+
+
+@pytest.mark.parametrize("kind", ["Qwen3_5Text", "GraniteMoeHybrid"])
+def test_states_are_changed_by_replayed_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By our kernels, or by transformers' own operations; prompts go through them by their lengths, which are not
+    captured."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        expected, _, _ = played(model_on("cpu", kind), EAGER)
+    assert len({token for _, token in expected}) > 3
+    said, graphs, off = played(model_on("cuda", kind), CONFIG)
+    assert said == expected
+    assert [size > 0 for size in graphs] == ([False] * 2 + [not off] * 2), off

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.library import native
-from engine.kernels.cpu.states import Recurrence, Sequences, convolution, delta_rule, recurs
+from engine.kernels.cpu.states import convolution, delta_rule, recurs
+from engine.kernels.recurrence import Recurrence, Sequences
 
 pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
 # A prompt, one that goes on, one that begins with its only token, and a prompt's second part.
