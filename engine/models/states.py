@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 from engine.kernels.recurrence import Sequences
-from engine.models.delta_rule import DeltaRule
+from engine.models.in_place import InPlace, in_place
 
 CONV, RECURRENT = "conv", "recurrent"
 UPDATES = frozenset(
@@ -142,8 +142,7 @@ class States:
                 return forward(*args, **kwargs)
             if rule is not None and (there := rows.in_place(number)) is not None:
                 hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-                kept, whose = there
-                return rule(layer, hidden, kept[CONV, 0], kept[RECURRENT, 0], whose)
+                return rule(layer, hidden, *there)
             given = signature.bind(*args, **kwargs).arguments if args else kwargs
             rest = {**given, **given.get("kwargs", {})}
             for name in (cache, MASK, "kwargs"):
@@ -161,10 +160,10 @@ class States:
         known.forward = stepped
         setattr(known, KEEPS, True)
 
-    def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> DeltaRule | None:
+    def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> InPlace | None:
         """Our kernels for it, where there are any, and they compute what it does: a prompt, and a token after it."""
-        rule = DeltaRule.of(layer)
-        if rule is None or set(self.shapes[number]) != {(CONV, 0), (RECURRENT, 0)}:
+        rule = in_place(layer)
+        if rule is None:
             return None
         noise = torch.randn(1, PROMPT + 1, like.shape[-1], generator=torch.Generator().manual_seed(0)).to(like)
         theirs, ours = (allocated(self.shapes[number], 1, like.device) for _ in range(2))
@@ -175,7 +174,7 @@ class States:
                 for kept in (ours, theirs):
                     layer.forward(x, **{cache: RowStates(kept, begin), MASK: None})
                 continue
-            made = rule(layer, x, ours[CONV, 0], ours[RECURRENT, 0], whose).float()
+            made = rule(layer, x, ours, whose).float()
             expected = layer.forward(x, **{cache: RowStates(theirs, begin), MASK: None}).float()
             if not (made - expected).abs().max() <= TOLERANCE[like.dtype] * expected.abs().max():
                 return None

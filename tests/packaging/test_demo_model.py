@@ -109,6 +109,10 @@ def test_the_model_of_latents_tells_stories_as_well_whatever_it_keeps() -> None:
     assert [told.completion.text for told in heads] == [told.completion.text for told in latents]
 
 
+def test_the_hybrid_tells_stories_as_well() -> None:
+    assert min(shares(greedy_stories(ModelSpec("demo-hybrid"), SOME))) >= 0.9
+
+
 def answered(prompts: list[Prompt]) -> list[str]:
     """Greedy, all in one batch."""
     params = SamplingParams(max_tokens=2 * LIMIT, temperature=0)
@@ -207,6 +211,16 @@ def test_the_model_of_latents_is_the_demo_but_for_what_it_keeps() -> None:
     assert demo.kv_token_bytes("float32") == 3.2 * latents.kv_token_bytes("float32")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         assert (latents.folder / name).read_bytes() == (demo.folder / name).read_bytes()
+
+
+def test_the_hybrid_is_the_demo_but_for_what_its_layers_keep() -> None:
+    demo, hybrid = inspect_model("demo"), inspect_model("demo-hybrid")
+    assert (hybrid.layers, hybrid.hidden, hybrid.mlp, hybrid.experts) == (demo.layers, demo.hidden, demo.mlp, 0)
+    assert (hybrid.states.layers, hybrid.kv_layers) == (4, 2)
+    assert demo.kv_token_bytes("float32") == 3 * hybrid.kv_token_bytes("float32")
+    assert hybrid.states.bytes(4) == 4 * 4 * (8 * 32 * 32 + 4 * 512)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert (hybrid.folder / name).read_bytes() == (demo.folder / name).read_bytes()
 
 
 def test_the_awq_checkpoint_is_the_demo_in_fewer_bits() -> None:

@@ -24,7 +24,7 @@ recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)
 aten = torch.ops.aten
 ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
 COPIES = {aten.contiguous, aten.clone}
-SUM, PRODUCT, SCALED, TANH, COPY, SIGMOID = range(6)  # of a `Pointwise`
+SUM, PRODUCT, SCALED, TANH, COPY, SIGMOID, SILU, BY_ROW = range(8)  # of a `Pointwise`
 
 
 class Unrecordable(Exception):
@@ -172,12 +172,19 @@ def _plain_rows(x: Tensor) -> bool:
 
 def _pointwise(out: Tensor, a: Tensor, b: Tensor | None, by: float, kind: int) -> Pointwise | None:
     alike = all(x.shape == out.shape and x.dtype is out.dtype for x in (a, b) if x is not None)
-    rows = spread(a)
-    if not alike or rows is None or not (b is None or b.is_contiguous()):
+    beside = out if b is None else b
+    rows, others = spread(a), spread(beside)
+    if not alike or rows is None or others is None:
         return None
-    columns, stride = rows
-    part = Part(out.numel() // columns, 0, 0, out.dtype is torch.bfloat16, 0)
-    return Pointwise(part, out.data_ptr(), a.data_ptr(), None if b is None else b.data_ptr(), columns, stride, by, kind)
+    if a.is_contiguous():  # its rows are as long as those of the other
+        rows = others[0], others[0]
+    elif beside.is_contiguous():
+        others = rows[0], rows[0]
+    if rows[0] != others[0]:
+        return None
+    part = Part(out.numel() // rows[0], 0, 0, out.dtype is torch.bfloat16, 0)
+    places = out.data_ptr(), a.data_ptr(), None if b is None else b.data_ptr()
+    return Pointwise(part, *places, *rows, others[1], by, kind)
 
 
 def _sum(out: Tensor, a: Any, b: Any) -> Pointwise | None:
@@ -188,8 +195,26 @@ def _times(out: Tensor, a: Any, b: Any) -> Pointwise | None:
     if not isinstance(a, Tensor):
         return None
     if isinstance(b, Tensor) and b.dim():
-        return _pointwise(out, a, b, 0.0, PRODUCT)
+        if a.shape[-1] == 1 < b.shape[-1]:
+            a, b = b, a
+        by_row = b.shape == (*a.shape[:-1], 1)
+        return _by_row(out, a, b) if by_row else _pointwise(out, a, b, 0.0, PRODUCT)
     return _pointwise(out, a, None, float(b), SCALED)
+
+
+def _by_row(out: Tensor, a: Tensor, b: Tensor) -> Pointwise | None:
+    """Each row of a times its one value of b."""
+    rows, columns = spread(a), out.shape[-1]
+    if rows is None or not b.is_contiguous() or b.dtype is not out.dtype or a.dtype is not out.dtype:
+        return None
+    if rows[0] != columns or a.shape != out.shape:
+        return None
+    part = Part(out.numel() // columns, 0, 0, out.dtype is torch.bfloat16, 0)
+    return Pointwise(part, out.data_ptr(), a.data_ptr(), b.data_ptr(), *rows, 1, 0.0, BY_ROW)
+
+
+def _silu(out: Tensor, a: Tensor) -> Pointwise | None:
+    return _pointwise(out, a, None, 0.0, SILU)
 
 
 def _over(out: Tensor, a: Any, b: Any) -> Pointwise | None:
@@ -234,6 +259,7 @@ TRANSLATIONS: dict[Any, Callable[..., Structure | None]] = {
     aten.div: _over,
     aten.tanh: _tanh,
     aten.sigmoid: _sigmoid,
+    aten.silu: _silu,
     aten.contiguous: _copied,
     aten.clone: _copied,
     aten.embedding: _looked_up,

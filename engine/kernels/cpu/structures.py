@@ -241,7 +241,7 @@ class Pointwise(Structure):
     work = "pointwise"
     _fields_ = [
         *(("part", Part), *_places("out", "a", "b")),
-        *(*_sizes("columns", "a_stride"), ("by", c_float), ("kind", c_int)),
+        *(*_sizes("columns", "a_stride", "b_stride"), ("by", c_float), ("kind", c_int)),
     ]
 
 

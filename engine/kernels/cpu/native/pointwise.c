@@ -4,17 +4,17 @@
 struct pointwise {
     struct part part;
     void *out;
-    const void *a, *b; /* as out, the rows of a a_stride apart */
-    long columns, a_stride;
+    const void *a, *b; /* as out, their rows a_stride and b_stride apart */
+    long columns, a_stride, b_stride;
     float by;
-    int kind; /* a + b, a * b, a * by, tanh a, a, 1 / (1 + exp -a) */
+    int kind; /* a + b, a * b, a * by, tanh a, a, 1 / (1 + exp -a), silu a, a * the one b of its row */
 };
 
 ALWAYS void values(const struct pointwise *p, long from, long to, const int half, const int kind) {
     const long columns = p->columns;
     const float by = p->by;
     for (long r = from; r < to; r++) {
-        const void *a = part(p->a, r * p->a_stride, half), *b = part(p->b, r * columns, half);
+        const void *a = part(p->a, r * p->a_stride, half), *b = part(p->b, r * p->b_stride, half);
         void *out = part(p->out, r * columns, half);
         for (long i = 0, left = columns; left > 0; i += LANES, left -= LANES) {
             vec x = get_some(a, i, left, half);
@@ -23,6 +23,8 @@ ALWAYS void values(const struct pointwise *p, long from, long to, const int half
             if (kind == 2) x *= by;
             if (kind == 3) x = 1.0f - over((vec){0} + 2.0f, exponentials(2.0f * x) + 1.0f);
             if (kind == 5) x = over(every(1.0f), 1.0f + exponentials(-x));
+            if (kind == 6) x = activated(x, 0);
+            if (kind == 7) x *= get(b, 0, half);
             put_some(out, i, x, left, half);
         }
     }
@@ -34,7 +36,9 @@ ALWAYS void values_as(const struct pointwise *p, long from, long to, const int h
     else if (p->kind == 2) values(p, from, to, half, 2);
     else if (p->kind == 3) values(p, from, to, half, 3);
     else if (p->kind == 4) values(p, from, to, half, 4);
-    else values(p, from, to, half, 5);
+    else if (p->kind == 5) values(p, from, to, half, 5);
+    else if (p->kind == 6) values(p, from, to, half, 6);
+    else values(p, from, to, half, 7);
 }
 
 long pointwise(void *of) {
