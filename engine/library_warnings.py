@@ -6,5 +6,5 @@ not here and of what torch deprecates; bitsandbytes also at each 8-bit product w
 
 import logging
 
-for _name in ("bitsandbytes", "torchao", "torch.utils._pytree"):
+for _name in ("bitsandbytes", "torchao", "torch.utils._pytree", "transformers.integrations.hub_kernels"):
     logging.getLogger(_name).setLevel(logging.ERROR)

@@ -12,6 +12,7 @@ READ: Mapping[str, Measure] = MEASURES | {key: Measure(key, key.replace("_", " "
 OF_TRACE: Mapping[str, Callable[[Trace], str]] = {
     "weights": lambda trace: bytes_text(trace.header.model.weight_bytes),
     "kv_token": lambda trace: bytes_text(trace.header.kv_token_bytes),
+    "state": lambda trace: bytes_text(trace.header.model.state_bytes),
     "ttft.longest": lambda trace: MEASURES["ttft.p99"].text(max(view.ttft or 0.0 for view in trace.requests.values())),
 }
 PLACE = re.compile(r"\{(\d+)\.([\w.]+)\}")  # of a figure in words: a lane, counted from 1, and a key

@@ -231,6 +231,8 @@ def _available(info: ModelInfo, name: str) -> str:
         return "the heads of packed weights cannot be repeated: leave kv_heads as the model has them"
     if name == "awq" and stored is None and info.experts:
         return "autoawq makes none of a mixture of experts: int8 and nf4 quantize it while it loads"
+    if name == "awq" and stored is None and info.states.layers:
+        return "autoawq makes none of layers that keep a state: int8 and nf4 quantize it while it loads"
     if name == "awq" and stored is None and info.latent:
         return "autoawq makes none of latent attention: int8 and nf4 quantize it while it loads"
     if name == "awq":

@@ -203,7 +203,7 @@ class KvMap(InsightPanel):
         view.host.setVisible(state.hosts > 0)
         view.host.show_state(state)
         view.states.setVisible(state.state_slots > 0)
-        view.states.show_state(state)
+        view.states.show_state(state, self.scope.request)
         if state.padded:
             self._draw_strips(state)
         else:

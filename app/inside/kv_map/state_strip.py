@@ -5,9 +5,11 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
+from app.inside.kv_map.pixels import DIMMED
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
 from app.language import digits, tr, trn
+from app.plot.inked import mixed
 from app.ui.look import theme
 from app.ui.look.font_face import Face
 from app.ui.painted import Painted
@@ -26,18 +28,21 @@ class StateStrip(Painted):
         super().__init__("kv_states")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._owners: list[int] = []  # by slot, -1 for nobody
-        self._bytes = 0
+        self._bytes, self._selected = 0, -1
         self._title = ""
 
-    def show_state(self, state: KvState) -> None:
+    def show_state(self, state: KvState, selected: int = -1) -> None:
+        """Others than a selected request are muted, as their blocks are."""
         tables = state.tables
         owners = [-1] * state.state_slots
         for handle in tables.live.tolist():
             slot = int(tables.slot[handle])
             if 0 <= slot < len(owners):
                 owners[slot] = int(tables.key[handle]) // SAMPLES
-        if owners == self._owners and state.state_bytes == self._bytes:
+        selected = selected if selected in owners else -1
+        if (owners, state.state_bytes, selected) == (self._owners, self._bytes, self._selected):
             return
+        self._selected = selected
         self._owners, self._bytes = owners, state.state_bytes
         self._title = tr("states, {bytes} each", bytes=bytes_words(self._bytes))
         self.setAccessibleName(self.words())
@@ -78,7 +83,8 @@ class StateStrip(Painted):
         cells = self._cells()
         for owner, box in zip(self._owners, cells):
             if owner >= 0:
-                painter.fillRect(box, theme.request_color(owner))
+                color = theme.request_color(owner)
+                painter.fillRect(box, color if self._selected in (-1, owner) else mixed(color, DIMMED))
             else:
                 painter.setPen(theme.over(t.edge, t.panel))
                 painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))

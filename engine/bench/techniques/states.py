@@ -20,8 +20,8 @@ from engine.trace.measures.decode_steps import decode_steps
 from engine.trace.records import Kind
 
 LAYERS, HEADS, HIDDEN, VOCABULARY, CONTEXT, MEMORY = 4, 8, 1024, 1024, 8192, 1 << 30
-ROWS, PROMPT, NEW = 8, 1536, 12
-HELD_GOAL, STEPS_GOAL, PROMPTS_GOAL = 3.5, 0.8, 1.0
+ROWS, PROMPT, NEW = 2, 4096, 12
+HELD_GOAL, STEPS_GOAL, PROMPTS_GOAL = 3.0, 0.8, 1.2
 
 
 def measure(rounds: int, threads: int | None) -> Iterator[Measured]:

@@ -79,8 +79,8 @@ def german() -> Iterator[None]:
 def test_a_shipped_scene_is_told_in_the_language_of_the_window_and_ones_own_as_it_is_written(
     qtbot: QtBot, german: None, window: MainWindow, tmp_path: Path
 ) -> None:
-    shipped = shipped_tour() / "22-speculation.toml"
-    words, recorded = shipped.read_text(), shipped_tour() / RUNS / "22-speculation.bsrace"
+    shipped = shipped_tour() / "23-speculation.toml"
+    words, recorded = shipped.read_text(), shipped_tour() / RUNS / "23-speculation.bsrace"
     words = words.replace('title = "Speculation:', 'run = "mine.bsrace"\ntitle = "My own:')
     words = words.replace("name=Without drafts", "name=Plainly").replace("The same {2", "Just {2")
     (tmp_path / "mine.toml").write_text(words)

@@ -286,6 +286,19 @@ def latent(stage: Stage) -> None:
     assert f"{len(steps(latents)):,} steps with latents; {len(steps(own)):,} without" in stage.tour.told[2]
 
 
+def states(stage: Stage) -> None:
+    hybrid, dense = stage.lanes
+    assert hybrid.header.kv_memory >= dense.header.kv_memory > 0.99 * hybrid.header.kv_memory
+    assert dense.header.kv_token_bytes == 3 * hybrid.header.kv_token_bytes
+    assert (steps(hybrid)[40].rows, steps(dense)[40].rows) == (6, 2), "the others wait"
+    stage.at(0)
+    panel = stage.lane_panel(0)
+    assert isinstance(panel, KvMap)
+    assert panel.view.states.isVisible()
+    assert panel.view.states.words() == "States of 6 of 6 requests that may run, 160 KB each"
+    assert f"{len(steps(hybrid)):,} steps with states, {len(steps(dense)):,} without" in stage.tour.told[2]
+
+
 def attention(stage: Stage) -> None:
     said = ("alone", "kite", "as", "brave")
     copying = ((3, 1), (3, 2), (4, 3), (4, 4))  # counted from 0
@@ -453,13 +466,14 @@ CHECKS: dict[str, Callable[[Stage], None]] = {
     "16-forgetting": forgetting,
     "17-grouped-query": grouped,
     "18-latent": latent,
-    "19-experts": experts,
-    "20-quantization": quantized,
-    "21-beams": beams,
-    "22-speculation": speculation,
-    "23-admission": admission,
-    "24-adapters": adapters,
-    "25-latency-throughput": latency,
+    "19-states": states,
+    "20-experts": experts,
+    "21-quantization": quantized,
+    "22-beams": beams,
+    "23-speculation": speculation,
+    "24-admission": admission,
+    "25-adapters": adapters,
+    "26-latency-throughput": latency,
 }
 
 

@@ -70,64 +70,96 @@ struct delta {
     float eps;
 };
 
-enum { WIDEST = 256 }; /* of a head */
+enum { WIDEST = 256, SOME = 16 }; /* of a head; tokens that go through a state's columns before the next columns */
 
 ALWAYS float softplus(float x) { return x > 20.0f ? x : log1pf(exponential(x)); }
 
-/* A head's query or key in float32, of length 1 times `by`. */
+/* A token of one head: its query and its key in float32, both of length 1, the query by 1 / sqrt(key); how much of what
+ * is there stays, how much of what is new is written; what is said. */
+struct step {
+    float q[WIDEST], k[WIDEST], said[WIDEST];
+    float *state;
+    const void *v;
+    float stays, write;
+};
+
 ALWAYS void of_length(float *to, const void *from, long width, float by, const int half) {
     vec squares = {0};
     for (long i = 0; i < width; i += LANES) {
-        const vec x = get_some(from, i, width - i, half);
+        const vec x = get_lanes(from, i, half);
         squares += x * x;
-        put_some(to, i, x, width - i, 0);
+        *(vec *)(to + i) = x;
     }
     by /= sqrtf(summed(squares) + 1e-6f);
-    for (long i = 0; i < width; i++) to[i] *= by;
+    for (long i = 0; i < width; i += LANES) *(vec *)(to + i) *= by;
 }
 
-/* Of some LANES of a head's values what the state holds for a key, and then, with what it lacks of the value written
- * to it, for a query: each row of the state is read twice and written once. */
-ALWAYS vec step_lanes(float *state, long value, long key, const float *k, const float *q, vec v, float decay, float write) {
-    vec held[4] = {{0}}, said[4] = {{0}};
-    for (long i = 0; i < key; i++) held[i % 4] += *(const vec *)(state + i * value) * k[i];
-    const vec lacks = (v - ((held[0] + held[1]) + (held[2] + held[3])) * decay) * write;
-    for (long i = 0; i < key; i++) {
-        const vec now = *(const vec *)(state + i * value) * decay + lacks * k[i];
-        *(vec *)(state + i * value) = now;
-        said[i % 4] += now * q[i];
-    }
-    return (said[0] + said[1]) + (said[2] + said[3]);
-}
-
-/* One head, all tokens. */
-ALWAYS void recur(const struct delta *d, long head, const int half) {
+ALWAYS struct step *prepared(struct step *s, const struct delta *d, long head, long t, const int half) {
     const long key = d->key, value = d->value, group = head * d->groups / d->heads;
-    const long width = 2 * d->groups * key + d->heads * value;
-    float q[WIDEST], k[WIDEST], out[WIDEST];
-    for (long t = 0; t < d->part.rows; t++) {
-        float *state = d->states + (d->slots[t] * d->heads + head) * key * value;
-        if (!d->positions[t]) memset(state, 0, key * value * sizeof *state);
-        const void *row = part(d->mixed, t * width, half), *v = part(row, 2 * d->groups * key + head * value, half);
-        of_length(q, part(row, group * key, half), key, 1.0f / sqrtf(key), half);
-        of_length(k, part(row, (d->groups + group) * key, half), key, 1.0f, half);
-        const float write = rounded_lanes(every(1.0f / (1.0f + exponential(-get(d->write, t * d->write_stride + head, half)))), half)[0];
-        const float forget = get(d->forget, t * d->forget_stride + head, half) + d->bias[head];
-        const float decay = exponential(-d->decay[head] * softplus(forget));
-        vec squares = {0};
-        for (long i = 0; i < value; i += LANES) {
-            vec y = step_lanes(state + i, value, key, k, q, get_lanes(v, i, half), decay, write);
-            y = rounded_lanes(y, half);
-            squares += y * y;
-            *(vec *)(out + i) = y;
-        }
-        const float by = 1.0f / sqrtf(summed(squares) / value + d->eps);
-        const void *gate = part(d->gate, t * d->gate_stride + head * value, half);
-        void *to = part(d->out, (t * d->heads + head) * value, half);
-        for (long i = 0; i < value; i += LANES) {
-            const vec y = rounded_lanes(*(const vec *)(out + i) * by, half) * get_lanes(d->norm, i, 0);
-            put_lanes(to, i, rounded_lanes(y, half) * activated(get_lanes(gate, i, half), 0), half);
-        }
+    const void *row = part(d->mixed, t * (2 * d->groups * key + d->heads * value), half);
+    s->state = d->states + (d->slots[t] * d->heads + head) * key * value;
+    s->v = part(row, 2 * d->groups * key + head * value, half);
+    of_length(s->q, part(row, group * key, half), key, 1.0f / sqrtf(key), half);
+    of_length(s->k, part(row, (d->groups + group) * key, half), key, 1.0f, half);
+    const float write = 1.0f / (1.0f + exponential(-get(d->write, t * d->write_stride + head, half)));
+    s->write = rounded_lanes(every(write), half)[0];
+    const float forget = get(d->forget, t * d->forget_stride + head, half) + d->bias[head];
+    s->stays = exponential(-d->decay[head] * softplus(forget));
+    return s;
+}
+
+/* Of `wide` vectors of a head's values what the state holds for a key, and then, with what it lacks of the value written
+ * to it, for a query: each number of the state is read twice and written once. */
+ALWAYS void columns(struct step *s, long from, long key, long value, const int wide, const int half) {
+    vec held[2][2] = {{{0}}}, said[2][2] = {{{0}}}, lacks[2];
+    for (long i = 0; i < key; i += 2)
+        for (int odd = 0; odd < 2; odd++)
+            for (int w = 0; w < wide; w++)
+                held[w][odd] += *(const vec *)(s->state + (i + odd) * value + from + w * LANES) * s->k[i + odd];
+    for (int w = 0; w < wide; w++)
+        lacks[w] = (get_lanes(s->v, from + w * LANES, half) - (held[w][0] + held[w][1]) * s->stays) * s->write;
+    for (long i = 0; i < key; i += 2)
+        for (int odd = 0; odd < 2; odd++)
+            for (int w = 0; w < wide; w++) {
+                vec *at = (vec *)(s->state + (i + odd) * value + from + w * LANES);
+                const vec now = *at * s->stays + lacks[w] * s->k[i + odd];
+                *at = now;
+                said[w][odd] += now * s->q[i + odd];
+            }
+    for (int w = 0; w < wide; w++) *(vec *)(s->said + from + w * LANES) = rounded_lanes(said[w][0] + said[w][1], half);
+}
+
+/* What is said, normed and gated. */
+ALWAYS void put_gated(const struct step *s, const struct delta *d, long head, long t, const int half) {
+    const long value = d->value;
+    vec squares = {0};
+    for (long i = 0; i < value; i += LANES) squares += *(const vec *)(s->said + i) * *(const vec *)(s->said + i);
+    const float by = 1.0f / sqrtf(summed(squares) / value + d->eps);
+    const void *gate = part(d->gate, t * d->gate_stride + head * value, half);
+    void *to = part(d->out, (t * d->heads + head) * value, half);
+    for (long i = 0; i < value; i += LANES) {
+        const vec y = rounded_lanes(*(const vec *)(s->said + i) * by, half) * get_lanes(d->norm, i, 0);
+        put_lanes(to, i, rounded_lanes(y, half) * activated(get_lanes(gate, i, half), 0), half);
+    }
+}
+
+/* One head, all tokens: some of them go through some columns of their states, which stay near the processor if they are
+ * of one sequence, then through the next. */
+ALWAYS void recur(const struct delta *d, long head, const int half) {
+    const long key = d->key, value = d->value;
+    struct step steps[SOME];
+    for (long t = 0; t < d->part.rows;) {
+        long count = 0;
+        for (; count < SOME && t + count < d->part.rows && (!count || d->positions[t + count]); count++)
+            prepared(steps + count, d, head, t + count, half);
+        if (!d->positions[t]) memset(steps->state, 0, key * value * sizeof(float));
+        long from = 0;
+        for (; from + 2 * LANES <= value; from += 2 * LANES)
+            for (long i = 0; i < count; i++) columns(steps + i, from, key, value, 2, half);
+        for (; from < value; from += LANES)
+            for (long i = 0; i < count; i++) columns(steps + i, from, key, value, 1, half);
+        for (long i = 0; i < count; i++) put_gated(steps + i, d, head, t + i, half);
+        t += count;
     }
 }
 
