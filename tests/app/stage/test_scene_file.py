@@ -42,8 +42,8 @@ def written(folder: Path, text: str, name: str = "mine.toml") -> Path:
 
 def test_the_shipped_tour_walks_the_course_and_every_scene_can_be_copied_as_a_command() -> None:
     scenes = read_tour()
-    assert len(scenes) == 25
-    assert [scene.file.name[:2] for scene in scenes] == [f"{i:02}" for i in range(1, 26)]
+    assert len(scenes) == 26
+    assert [scene.file.name[:2] for scene in scenes] == [f"{i:02}" for i in range(1, 27)]
     for scene in scenes:
         assert scene.caption.count(". ") + 1 <= 3, f"{scene.file.name}: two sentences, or three short ones"
         assert scene.question.endswith("?")
