@@ -24,9 +24,7 @@ from engine.kernels.recurrence import Sequences
 from engine.models.in_place import InPlace, in_place
 
 CONV, RECURRENT = "conv", "recurrent"
-UPDATES = frozenset(
-    {"update_conv_state", "update_recurrent_state"}
-)  # of transformers' cache: who calls one keeps a state
+UPDATES = {"update_conv_state", "update_recurrent_state"}  # of transformers' cache: who calls one keeps a state
 CACHES = ("cache_params", "past_key_values")  # what a layer's forward calls its cache
 MASK = "attention_mask"
 KEEPS = "_keeps_state"  # an attribute of such layers

@@ -44,7 +44,7 @@ def attended(step: Step, header: Header) -> Iterator[Attended]:
     columns = step.attended_token_index, step.attended_context, step.attended_end
     for index, context, end in zip(*(column.tolist() for column in columns)):
         row = int(step.token_row[index])
-        codes = step.attended[begin:end].reshape(header.model.layers, -1, context)
+        codes = step.attended[begin:end].reshape(len(header.model.attention_layers), -1, context)
         gone = int(step.forgotten[row]) if len(step.forgotten) else 0
         forgotten = range(sinks, sinks + gone) if gone else range(0)
         yield Attended(int(step.request[row]), int(step.branch[row]), index, codes, forgotten)

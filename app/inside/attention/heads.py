@@ -1,5 +1,6 @@
 """A cell for each layer and head: where in the text its weights are, from the first token to the last."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,12 @@ GAP = 2  # pixels of the design between cells
 
 @dataclass(frozen=True, slots=True)
 class HeadGrid:
-    """`weights` `[layers, heads, context]` of one token in a box, below a title and beside the layers' numbers. The
+    """`weights` `[layers, heads, context]` of one token in a box, below a title and beside the layers' `numbers`. The
     model has so many `heads`; where only their mean is known, there is one cell a layer."""
 
     weights: Array
     heads: int
+    numbers: Sequence[int]
     seen: Seen
     box: QRectF
     face: FontFace
@@ -33,7 +35,7 @@ class HeadGrid:
     def area(self) -> QRectF:
         """Where the cells are."""
         px, layers = theme.px, len(self.weights)
-        left, top = self.face.width(tr("layer {n}", n=layers)) + px(8), 2 * self.face.height + px(5)
+        left, top = self.face.width(tr("layer {n}", n=self.numbers[-1] + 1)) + px(8), 2 * self.face.height + px(5)
         height = min(self.box.height() - top, px(HIGHEST) * layers)
         size = max(1.0, self.box.width() - left), max(1.0, height)
         return QRectF(self.box.left() + left, self.box.top() + top, *size)
@@ -70,7 +72,7 @@ class HeadGrid:
         for head in range(0, heads, room):
             face.say(painter, area.left() + head * wide, area.top() - px(3) - face.descent, across[head], t.secondary)
         for layer in range(0, layers, max(1, int(np.ceil(face.height / high)))):
-            said = tr("layer {n}", n=layer + 1)
+            said = tr("layer {n}", n=self.numbers[layer] + 1)
             face.say(
                 painter,
                 area.left() - px(6),
@@ -103,14 +105,11 @@ class HeadGrid:
 
     def _titles(self) -> tuple[str, ...]:
         """Which heads are looked at, and how to choose, from the longest on."""
-        layer, head = self.seen
-        if layer is None:
+        said = self.seen.words(self.numbers)
+        if self.seen.layer is None:
             return (
                 tr("this token by layer and head, from the first token to the last: a click chooses one"),
                 tr("all layers and heads: a click chooses one"),
-                tr("all layers and heads"),
+                said,
             )
-        said = tr("layer {n}", n=layer + 1)
-        if head is not None:
-            said = tr("layer {layer}, head {head}", layer=layer + 1, head=head + 1)
         return tr("{head}: another click chooses all", head=said), said

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.inside.visible import VISIBLE
+from app.language import tr
 from engine.trace import Array, Attended, Header, Record, Step, Submitted, attended
 
 UNKNOWN = "…"  # a token that was told of elsewhere
@@ -25,6 +26,14 @@ class Seen(NamedTuple):
 
     layer: int | None = None
     head: int | None = None
+
+    def words(self, numbers: Sequence[int]) -> str:
+        """Which heads these are, of layers with these numbers."""
+        if self.layer is None:
+            return tr("all layers and heads")
+        if self.head is None:
+            return tr("layer {n}", n=numbers[self.layer] + 1)
+        return tr("layer {layer}, head {head}", layer=numbers[self.layer] + 1, head=self.head + 1)
 
     def of(self, weights: Array) -> Array:
         """`[context]` of `[layers, heads, context]`."""

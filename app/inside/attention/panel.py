@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from app.inside.attention.history import AttentionHistory, Seen, Watched, half, visible, whole
-from app.inside.attention.picture import EMPTY, NOBODY, NOT_YET, AttentionPicture, Focus, seen_words
+from app.inside.attention.picture import EMPTY, NOBODY, NOT_YET, AttentionPicture, Focus
 from app.inside.panel import InsightPanel
 from app.language import tr
 from app.playback.scope import ROUNDING, Scope
@@ -58,17 +58,19 @@ class AttentionPanel(InsightPanel):
         told = history.told(sample, token, self.scope.step_at)
         weights, gone = whole(told), told.forgotten
         lines = partial(self._lines, sample, token)
-        self.picture.show_token(Focus(sample, token, weights, gone, header.model.heads, lines), self.seen, "")
+        card = header.model
+        focus = Focus(sample, token, weights, gone, card.heads, card.attention_layers, lines)
+        self.picture.show_token(focus, self.seen, "")
         given = self.seen.of(weights)
         seen = len(given) - len(gone)
-        size = bytes_text(seen * header.model.kv_token_bytes)
+        size = bytes_text(seen * card.kv_token_bytes)
         of = {"token": visible(sample.texts[token]), "request": sample.request, "n": seen, "few": half(given)}
         read = tr("“{token}” of request {request} reads K and V of {n:,} tokens ({size})", size=size, **of)
         share = tr("half of its attention is on {few:,}", **of)
         brief = tr("“{token}” attends to {n:,} tokens", **of)
         if gone:
             read = tr("{said}, {n:,} are forgotten", said=read, n=len(gone))
-        chosen = f"{seen_words(self.seen)} · " if self.seen.layer is not None else ""
+        chosen = f"{self.seen.words(card.attention_layers)} · " if self.seen.layer is not None else ""
         self.summary.say(f"{chosen}{read} · {share}", f"{chosen}{brief} · {share}", brief)
 
     def _lines(self, sample: Watched, token: int, most: int) -> tuple[list[int], Array]:

@@ -27,13 +27,15 @@ NOT_YET = tr("Its prompt is still computed: nothing was attended to yet.")
 class Focus(NamedTuple):
     """One token of a sample: what its layers and heads gave each token before it, `[layers, heads, context]`, which of
     these were `forgotten`, and `lines`, which finds those of the last tokens up to it, so many at most: their places,
-    and what they gave, `[tokens, context]`. `heads`: how many the model has."""
+    and what they gave, `[tokens, context]`. `heads`: how many the model has; `numbers`: those of the layers, of which
+    a hybrid's others keep a state."""
 
     sample: Watched
     token: int
     weights: Array
     forgotten: range
     heads: int
+    numbers: tuple[int, ...]
     lines: Callable[[int], tuple[list[int], Array]]
 
 
@@ -74,7 +76,7 @@ class AttentionPicture(Chart):
             return TokenText(tokens, given, box, self.face, focus.forgotten)
 
         def grid(box: QRectF) -> HeadGrid:
-            return HeadGrid(focus.weights, focus.heads, self.seen, box, self.tiny)
+            return HeadGrid(focus.weights, focus.heads, focus.numbers, self.seen, box, self.tiny)
 
         def lines(box: QRectF) -> AttentionLines:
             places, told = focus.lines(lines_that_fit(box.height()))
@@ -154,7 +156,7 @@ class AttentionPicture(Chart):
                 return tr("“{token}” is forgotten: its K and V are in the cache no more", token=visible(context[token]))
             return gives(said, visible(context[token]), float(given[token]))
         if self.heads is not None and (seen := self.heads.at(at)) is not None:
-            return "\n".join((seen_words(seen), *strongest(focus, seen)))
+            return "\n".join((seen.words(focus.numbers), *strongest(focus, seen)))
         if self.lines is not None and (found := self.lines.at(at)) is not None:
             line, token = found
             own = self.lines.tokens[line]
@@ -167,15 +169,6 @@ class AttentionPicture(Chart):
 
 def gives(token: str, other: str, weight: float) -> str:
     return tr("“{token}” gives “{other}” {share:.1%}", token=token, other=other, share=weight)
-
-
-def seen_words(seen: Seen) -> str:
-    """Which heads are looked at."""
-    if seen.layer is None:
-        return tr("all layers and heads")
-    if seen.head is None:
-        return tr("layer {n}", n=seen.layer + 1)
-    return tr("layer {layer}, head {head}", layer=seen.layer + 1, head=seen.head + 1)
 
 
 def strongest(focus: Focus, seen: Seen, count: int = 3) -> list[str]:

@@ -57,10 +57,11 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "sampling": (4, "engine.bench.gpu.sections.small_kernels:sampling"),
     "small": (4, "engine.bench.gpu.sections.small_kernels:small"),
     "adapters": (6, "engine.bench.gpu.sections.adapters:adapters"),
+    "states": (4, "engine.bench.gpu.sections.states:states"),
     "host": (4, "engine.bench.gpu.sections.host_copies:host_copies"),
     "mixed": (12, "engine.bench.gpu.sections.mixed:mixed"),
     "compiled": (10, "engine.bench.gpu.sections.fused:compiled"),
-    "peers": (68, "engine.bench.gpu.sections.peers:peers"),
+    "peers": (64, "engine.bench.gpu.sections.peers:peers"),
     "parallel": (120, "engine.bench.gpu.sections.parallel:parallel"),  # of two cards; with one it is not asked for
 }
 PARALLEL = "parallel"

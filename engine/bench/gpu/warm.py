@@ -22,6 +22,7 @@ from engine.bench.gpu.sections.fused import fused
 from engine.bench.gpu.sections.mixture import experts_alone, in_codes, random_mixture
 from engine.bench.gpu.sections.quantized import BATCHES, WAYS, random_llama_8b
 from engine.bench.gpu.sections.small_kernels import sampling, small
+from engine.bench.gpu.sections.states import states
 from engine.bench.gpu.sections.yardstick import settings
 from engine.bench.gpu.stopwatch import Do, GpuStopwatch
 from engine.config.schemes import missing
@@ -99,7 +100,7 @@ def of_attention(bench: Bench) -> None:
 
 def of_small(bench: Bench) -> None:
     """Sections whose kernels no model above launches, in which few bytes are moved: at a rehearsal they come anyway."""
-    for section in () if bench.rehearsal else (fused, sampling, small, adapters):
+    for section in () if bench.rehearsal else (fused, sampling, small, adapters, states):
         section(bench)
 
 

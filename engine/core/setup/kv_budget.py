@@ -31,11 +31,14 @@ def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0, draft
     block_bytes = sum(card.kv_token_bytes for card in sides) * config.block_size
     wanted = config.kv_memory
     if wanted is not None and wanted < states + block_bytes:
-        besides = f", and the states of {config.slots:,} requests {states:,}" if states else ""
+        remedy = "give at least that, or a smaller block_size"
+        if states:
+            least = states + block_bytes
+            remedy = f"and the states of {config.slots:,} requests {states:,}; give at least {least:,}, or a smaller "
+            remedy += "max_running"
         raise InvalidInput(
             f"kv_memory={wanted:,}: one block of this model takes {block_bytes:,} bytes "
-            f"({config.block_size:,} tokens){besides}; give at least {states + block_bytes:,}, or a smaller "
-            f"{'max_running' if states else 'block_size'}"
+            f"({config.block_size:,} tokens){', ' if states else '; '}{remedy}"
         )
     if wanted is not None and model.device.type != "cuda":
         return (wanted - states) // block_bytes

@@ -203,7 +203,7 @@ class RecordCheck:
         _within("attended_context", step.attended_context, 1, MOST)
         begin = 0
         for context, end in zip(step.attended_context.tolist(), step.attended_end.tolist()):
-            least = context * card.layers
+            least = context * len(card.attention_layers)
             _expect(end - begin in (least, least * card.heads), "what a token attended to")
             begin = end
         _expect(begin == len(step.attended), "what tokens attended to")

@@ -69,6 +69,11 @@ class ModelCard:
     state_layers: tuple[int, ...] = ()
     state_bytes: int = 0
 
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The numbers of those that attend, from 0."""
+        return self.attending or tuple(range(self.layers))
+
     def states_of(self, config: EngineConfig) -> int:
         """Bytes of the states of all requests that may run at once."""
         return self.state_bytes * config.slots * (config.mode != "recompute")

@@ -1,9 +1,11 @@
 """States of layers that keep one, as the views of a trace tell them."""
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QPointF
 from pytestqt.qtbot import QtBot
 
+from app.inside.attention.history import Seen
 from app.inside.kv_map.history import KvHistory
 from app.inside.kv_map.state_strip import StateStrip
 from app.inside.step.kernels import TITLES
@@ -11,6 +13,7 @@ from app.session.memory.device import device_bill
 from app.ui.forms.config_form import ConfigForm
 from app.words import kv_words
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
+from engine.trace import attended
 
 WHOLE = 4 * 4 * (8 * 32 * 32 + 4 * 512)  # bytes of a request's: four layers' in float32
 
@@ -73,3 +76,17 @@ def test_a_model_of_states_is_not_asked_for_what_would_have_them_go_back(qtbot: 
     assert not rows["prefix_caching"].isHidden(), "what is on can be switched off"
     form.offer_going_back(False)
     assert not rows["speculation"].isHidden()
+
+
+def test_layers_that_attend_go_by_their_own_numbers(qtbot: QtBot) -> None:
+    params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True, attention=True)
+    with Engine(ModelSpec("demo-hybrid"), EngineConfig(max_running=1, kv_memory=1 << 22), threads=1) as engine:
+        engine.submit([9] * 12, params).result(timeout=60)
+        trace = engine.trace
+    card = trace.header.model
+    told = [one.weights for step in trace.steps for one in attended(step, trace.header)]
+    assert card.attention_layers == (3, 5)
+    assert [weights.shape for weights in told] == [(2, 8, 12 + i) for i in range(3)]
+    assert all(np.abs(weights.sum(-1) - 1).max() < 0.1 for weights in told)
+    assert Seen(1, 2).words(card.attention_layers) == "layer 6, head 3"
+    assert Seen(0).words(card.attention_layers) == "layer 4"

@@ -20,7 +20,7 @@ ACCENTED = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćďéƒǵĥíĵķĺḿńóṕɋŕśťúṽŵẋýźÁƁĆĎÉƑǴĤÍĴĶĹḾŃÓṔɊŔŚŤÚṼŴẊÝŹ"
 )
 SIZE, LARGE = (1280, 720), (1900, 1300)
-RUN, RACES = "21-beams.bsrun", ("09-fragmentation.bsrace", "22-speculation.bsrace")  # recordings of the tour's
+RUN, RACES = "22-beams.bsrun", ("09-fragmentation.bsrace", "23-speculation.bsrace")  # recordings of the tour's
 
 
 def accented(message: str) -> str:

@@ -20,7 +20,7 @@ NAMES = re.compile(
     r"|[GMK]B|ms|GFLOP|PNG|SVG|CSV|JSON|Markdown"  # units, and kinds of files
     r"|float32|bfloat16|float16|int8|fp8|nf4|AWQ|torchao|double|no outliers"  # precisions
     r"|recompute|sequential|static|dynamic|continuous-padded|[Cc]ontinuous|chunked|disaggregated"  # modes
-    r"|Reserved in advance|Paged|With(out)? drafts|21-beams|09-fragmentation|22-speculation|AMD EPYC)\b"
+    r"|Reserved in advance|Paged|With(out)? drafts|22-beams|09-fragmentation|23-speculation|AMD EPYC)\b"
     r"|\{fox\|owl\}|\[A-Z\]\[a-z\]\+ the \(fox\|owl\)"  # what can be written, by example
     r"|^Export(\.\.\.)?$"  # pyqtgraph's
 )
