@@ -374,7 +374,7 @@ class Engine(EngineFace):
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
         self._drop_runner(keep=self._assembly.serves(config))
         parts = self._assembly(config, say)
-        self.config, self.depth, self.draft, self.bill = parts.config, parts.depth, parts.draft, parts.bill
+        self.config, self.depth, self.draft, self.bill = config, parts.depth, parts.draft, parts.bill
         self.prepared, self.runner, self.scheduler = parts.prepared, parts.prepared.runner, parts.scheduler
         self.in_flight: deque[LaunchedStep] = deque()
         worker, card = self.prepared.worker, self.model.card_with(config.kv_dtype)

@@ -65,8 +65,7 @@ def serve_with_paged_attention(
     finally:
         seen = dict(handed)
         handed.clear()  # transformers keeps the probe for ever, and with it whatever that holds on to
-    accounted = {*seen, *(states.layers + without_tokens(module) if states is not None else [])}
-    if not seen or accounted != set(layers):
+    if not seen or {*seen, *_others(module, states)} != set(layers):
         raise _unserved(kind)
     kept: dict[tuple[_Place, _Place], int] = {}
     for i in sorted(seen):
@@ -77,10 +76,10 @@ def serve_with_paged_attention(
     return own, dict(sorted(windows.items()))
 
 
-def without_tokens(module: PreTrainedModel) -> list[int]:
-    """The numbers of the layers of a hybrid in which no token hears of another."""
+def _others(module: PreTrainedModel, states: States | None) -> set[int]:
+    """Of a hybrid the layers that keep states, and those in which no token hears of another."""
     kinds = getattr(module.config.get_text_config(), "layer_types", None) or ()
-    return [i for i, kind in enumerate(kinds) if kind in ALONE]
+    return set() if states is None else {*states.layers, *(i for i, kind in enumerate(kinds) if kind in ALONE)}
 
 
 @contextmanager
@@ -156,7 +155,7 @@ def describe(
     """The card of a module, its linear layers packed or not; `quantization` as it was really loaded."""
     config = module.config.get_text_config()
     item = module.dtype.itemsize
-    kept, layers = layer_kv[0], len({*windows, *(states.layers + without_tokens(module) if states is not None else ())})
+    kept, layers = layer_kv[0], len({*windows, *_others(module, states)})
     context, limit = int(getattr(config, "max_position_embeddings", 0) or 0), unstretched(config.to_dict())
     return ModelCard(
         name=name,

@@ -9,7 +9,7 @@ that holds these rows' states.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 from engine.kernels.recurrence import Sequences
-from engine.models.in_place import InPlace, in_place
+from engine.models.in_place import in_place
 
 CONV, RECURRENT = "conv", "recurrent"
 UPDATES = {"update_conv_state", "update_recurrent_state"}  # of transformers' cache: who calls one keeps a state
@@ -107,6 +107,7 @@ class States:
     def __init__(self, layers: list[int], shapes: list[dict[Name, StateShape]]) -> None:
         self.layers, self.shapes = layers, shapes
         self._rows: StateRows | None = None
+        self._tried: dict[Hashable, tuple[bool, bool]] = {}  # by what layers share: see `_goes_on` and `_proved`
 
     @property
     def bytes(self) -> int:
@@ -131,8 +132,11 @@ class States:
         cache = next((name for name in CACHES if name in signature.parameters), "")
         if not cache or MASK not in signature.parameters:
             raise TypeError(f"{type(layer).__name__} takes no cache and mask")
-        goes_on = self._goes_on(number, layer, cache, like)
-        rule = self._proved(number, layer, cache, like)
+        kind = type(layer), tuple(self.shapes[number].items())
+        if kind not in self._tried:
+            self._tried[kind] = self._goes_on(number, layer, cache, like), self._proved(number, layer, cache, like)
+        goes_on, proved = self._tried[kind]
+        rule = in_place(layer) if proved else None
 
         def stepped(*args: Any, **kwargs: Any) -> Tensor:
             rows = self._rows
@@ -158,11 +162,11 @@ class States:
         known.forward = stepped
         setattr(known, KEEPS, True)
 
-    def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> InPlace | None:
-        """Our kernels for it, where there are any, and they compute what it does: a prompt, and a token after it."""
+    def _proved(self, number: int, layer: Any, cache: str, like: Tensor) -> bool:
+        """Whether there are kernels of ours that compute what it does: a prompt, and a token after it."""
         rule = in_place(layer)
         if rule is None:
-            return None
+            return False
         noise = torch.randn(1, PROMPT + 1, like.shape[-1], generator=torch.Generator().manual_seed(0)).to(like)
         theirs, ours = (allocated(self.shapes[number], 1, like.device) for _ in range(2))
         for part, begin in ((slice(PROMPT), True), (slice(PROMPT, PROMPT + 1), False)):
@@ -175,8 +179,8 @@ class States:
             made = rule(layer, x, ours, whose).float()
             expected = layer.forward(x, **{cache: RowStates(theirs, begin), MASK: None}).float()
             if not (made - expected).abs().max() <= TOLERANCE[like.dtype] * expected.abs().max():
-                return None
-        return rule
+                return False
+        return True
 
     def _goes_on(self, number: int, layer: Any, cache: str, x: Tensor) -> bool:
         """Whether several tokens of a sequence that has states already are computed from these: some of transformers'

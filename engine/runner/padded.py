@@ -31,6 +31,7 @@ class WholeBatch:
     strips: slice
     biases: dict[tuple[int | None, torch.dtype], Tensor | None] = field(default_factory=dict)
     watch: Watch | None = None
+    states: StateRows | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         if self.cache is not None:
@@ -57,6 +58,7 @@ class NextBatch:
 
     cache: ContiguousCache
     watch: Watch | None = None
+    states: StateRows | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         cache = self.cache
@@ -113,11 +115,11 @@ class PaddedRunner(Runner):
         if self._watched(rows):
             asked = [i for i, row in enumerate(rows) if row.branch.request.watched]
             batch.watch = Watch([Query(i, i, tokens - 1, partial(_called_with, i, rows[i].count)) for i in asked])
-        states = self._states(rows, plan.members)
+        batch.states = self._states(rows, plan.members)
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)
-            return Computed(self._logits(token_ids, at, 1, batch, timer, states))
+            return Computed(self._logits(token_ids, at, 1, batch, timer))
 
         return Inputs(list(rows), compute, watch=batch.watch)
 
@@ -149,11 +151,13 @@ class PaddedRunner(Runner):
         if self._watched(sampling):
             asked = [i for i, row in enumerate(sampling) if row.branch.request.watched]
             batch.watch = Watch([Query(i, picked[i], 0, partial(self.cache.keys, picked[i])) for i in asked])
-        states = self._states([row for _, row in sorted(zip(strips, rows, strict=True), key=lambda each: each[0])])
+        batch.states = self._states(
+            [row for _, row in sorted(zip(strips, rows, strict=True), key=lambda each: each[0])]
+        )
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(through)
-            logits = self._logits(token_ids, at, 1, batch, timer, states)
+            logits = self._logits(token_ids, at, 1, batch, timer)
             return Computed(logits if in_order else logits.index_select(0, chosen))
 
         return Inputs(sampling, compute, watch=batch.watch)

@@ -21,10 +21,12 @@ from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import packed_names
+from engine.models.states import StateRows
 from engine.runner.attention_watch import Watch, packed
 from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
 from engine.runner.runner import Computed, Inputs, Runner, each_adapter, nothing, single
+from engine.runner.state_pool import RecordedStates
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -60,6 +62,7 @@ class CpuBatch:
     offsets: Tensor
     compiled: bool
     watch: Watch | None = None
+    states: StateRows | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
@@ -154,9 +157,9 @@ class PagedRunner(Runner):
             ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
             self._arrives(inputs, count)
             self._adapt(inputs.adapters[:count])
-            whose = Sequences(inputs.owners[:count], inputs.positions[:count])
-            states = None if self.states is None else self.states.recorded(whose)
-            return self._logits(ids, positions, inputs.kept[:kept], batch, None, states)
+            if self.states is not None:
+                batch.states = RecordedStates(self.states, Sequences(inputs.owners[:count], inputs.positions[:count]))
+            return self._logits(ids, positions, inputs.kept[:kept], batch, None)
 
         names, adapters = packed_names(self.model.module), len(card.adapters)
         clear = self.states.clear if self.states is not None else nothing
@@ -217,11 +220,11 @@ class PagedRunner(Runner):
         batch, keep = self._batch(rows, positions), self._tensor(last)
         adapters = self._tensor(each_adapter(rows)) if self.model.adapters is not None else None
         batch.watch = packed(rows, self._keys) if watched else None
-        states = None if self.states is None else self.states.in_place(rows)
+        batch.states = None if self.states is None else self.states.in_place(rows)
 
         def compute(timer: Timer | None) -> Computed:
             self._adapt(adapters)
-            return Computed(self._logits(token_ids, at, keep, batch, timer, states))
+            return Computed(self._logits(token_ids, at, keep, batch, timer))
 
         return Inputs(sampling, compute, watch=batch.watch)
 

@@ -44,6 +44,7 @@ class GpuBatch:
     cache_slots: Tensor
     rows: PackedRows
     watch: Watch | None = None
+    states: StateRows | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
@@ -194,11 +195,11 @@ class GpuRunner(Runner):
         written = StepInputs(ids, positions, cache_slots, contexts)
         decode_inputs(written, self._drawn_at[:count], row_slots, rows.state, self.block_size)
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        states = None if self.states is None else self.states.next(row_slots)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed, states=states)
         if self.model.adapters is not None:
             self._adapt(rows.adapters[row_slots].long())
-        states = None if self.states is None else self.states.next(row_slots)
-        return self._logits(ids[None], positions[None], 0, batch, None, states)
+        return self._logits(ids[None], positions[None], 0, batch, None)
 
     def _decode_and_draw(self, count: int) -> Drawn:
         """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
@@ -260,13 +261,13 @@ class GpuRunner(Runner):
         written, sent = StepInputs(ids, positions, cache_slots, contexts), words[:4]
         packed_inputs(written, *sent, self._rows.state, self.block_size)
         rows = PackedRows(words.starts, contexts, self._rows.tables, words.slots, shape.short)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows, watch)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows, watch, states)
         if self.model.adapters is not None:  # those of empty rows begin where the next one does
             places = torch.arange(shape.tokens, dtype=torch.int32, device=self._device)
             own = torch.searchsorted(words.starts, places, right=True) - 1
             slots = words.slots[own.clamp(max=shape.rows - 1)]  # tokens of no row come last, and are for nobody
             self._adapt(self._rows.adapters[slots].long())
-        return self._logits(ids[None], positions[None], words.kept.long(), batch, timer, states)
+        return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
 
     def _mixed_shape(self, tokens: int) -> PackedShape:
         return PackedShape.captured(tokens, self._rows.dummy_slot, self._most_sampled)

@@ -17,7 +17,6 @@ from engine.config.specs import EngineConfig
 from engine.decoding.constraints.masks import Masks
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
-from engine.models.states import StateRows
 from engine.parallel.board import RankTimes
 from engine.parallel.group import Ranked
 from engine.parallel.ranks import Ranks
@@ -245,20 +244,12 @@ class Runner(ABC):
                 self._swap(plan)
             self._prepare(plan).compute(None)
 
-    def _logits(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        keep: Tensor | int,
-        batch: Batch,
-        timer: Timer | None,
-        states: StateRows | None = None,
-    ) -> Tensor:
+    def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
         """The model's logits `[kept tokens, vocabulary]`, each token's by its adapter, where `_adapt` was told of any.
         `ids` and `positions` are `[sequences, tokens]`; `keep` are the indices of the tokens whose logits are wanted,
-        or how many at the end of each sequence (0: all); `states`, of layers that keep them, whose the tokens are."""
-        told = self.model.states
-        with nullcontext() if told is None else told.of(states):
+        or how many at the end of each sequence (0: all)."""
+        states = self.model.states
+        with nullcontext() if states is None else states.of(getattr(batch, "states", None)):
             out = self.model.module(
                 input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, batch=batch, timer=timer
             )

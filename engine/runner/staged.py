@@ -10,7 +10,6 @@ from engine.config.specs import EngineConfig
 from engine.kernels.cpu import calls as native
 from engine.models.attention import Batch, Timer
 from engine.models.loading import LoadedModel
-from engine.models.states import StateRows
 from engine.parallel.pipeline import SharedPipeline
 from engine.parallel.stages import kept, micro_batches
 from engine.runner.paged_cpu import PagedRunner
@@ -38,18 +37,10 @@ class StagedRunner(PagedRunner):
         if inputs.hidden is not None:
             self._passage.arrived = inputs.hidden[None, :count]
 
-    def _logits(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        keep: Tensor | int,
-        batch: Batch,
-        timer: Timer | None,
-        states: StateRows | None = None,
-    ) -> Tensor:
+    def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
         """Of a stage but the last, `[tokens, hidden]` of all tokens, which go on."""
         try:
-            logits = super()._logits(ids, positions, 0 if self._hands_on else keep, batch, timer, states)
+            logits = super()._logits(ids, positions, 0 if self._hands_on else keep, batch, timer)
             leaving = self._passage.leaving
             if not self._hands_on or leaving is None:
                 return logits

@@ -10,7 +10,6 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.models.attention import Batch, Timer
 from engine.models.loading import LoadedModel
-from engine.models.states import StateRows
 from engine.parallel.device_pipeline import DevicePipeline
 from engine.parallel.stages import kept, micro_batches
 from engine.runner.cuda_graphs import Drawn
@@ -44,20 +43,12 @@ class StagedGpuRunner(GpuRunner):
         self._arrived = self._fixed
         super().capture(report)
 
-    def _logits(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        keep: Tensor | int,
-        batch: Batch,
-        timer: Timer | None,
-        states: StateRows | None = None,
-    ) -> Tensor:
+    def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
         """Of a stage but the last, `[tokens, hidden]` of all tokens, which go on."""
         if not self._first:
             self._passage.arrived = self._arrived[None, : ids.shape[1]]
         try:
-            logits = super()._logits(ids, positions, 0 if self._hands_on else keep, batch, timer, states)
+            logits = super()._logits(ids, positions, 0 if self._hands_on else keep, batch, timer)
             leaving = self._passage.leaving
             return leaving.flatten(0, 1) if self._hands_on and leaving is not None else logits
         finally:

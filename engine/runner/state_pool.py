@@ -63,10 +63,6 @@ class StatePool:
         """Of one token each of sequences that have states, in slots int32 `[rows]` that may differ at each replay."""
         return PackedStates(self, [Rows(len(slots), 1, slots.long())], Sequences(slots, slots))
 
-    def recorded(self, whose: Sequences) -> "RecordedStates":
-        """Of tokens that differ from step to step."""
-        return RecordedStates(self, whose)
-
     def clear(self) -> None:
         for layer in self.kept:
             for states in layer.values():

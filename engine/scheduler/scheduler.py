@@ -181,6 +181,8 @@ class Scheduler:
             branch.in_flight -= row.samples > 0
             if branch.reached == branch.computed - len(row.drafted) and row.again < row.count:
                 branch.reached = row.first + row.again
+            if branch.slot < 0:  # a later step's retraction had it wait
+                continue
             branch.computed = row.first
             forgot = len(branch.gone) * self.ledger.pool.block_size > row.forgotten  # since, what the row had seen
             if branch.finished:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, SamplingParams, Stream, Submission
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Stream, Submission
 from engine.trace import FinishReason, Notice
 from tests.engine.forwards import Watched
 from tests.engine.scheduler.told_blocks import ToldBlocks
@@ -158,3 +158,27 @@ def test_a_padded_step_that_cannot_be_smaller_ends_its_requests(demo: Engine, mo
         assert tokens[at] == expected[at] or stream.result().error.startswith("out of memory: a step of")
     assert notices(demo)[-1][0] == "error"
     check_blocks(demo)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("mode", ["continuous", "chunked"])
+def test_states_that_a_failed_step_had_changed_begin_anew(mode: str, depth: int) -> None:
+    """Rows that decode run out of memory when all layers are through."""
+    config = EngineConfig(mode=mode, max_running=6, depth=depth, token_budget=64, cuda_graphs=False)
+    refused: list[int] = []
+
+    def refuse(logits: torch.Tensor) -> None:
+        if len(logits) > 2 and len(refused) < 2:
+            refused.append(len(logits))
+            torch.empty(ABSURD)
+
+    with Engine(ModelSpec("demo-hybrid"), config, threads=1) as engine:
+        expected = said(submit(engine, LONG_STORY))
+        engine.begin(config)
+        handle = Watched(engine, after=refuse)
+        try:
+            assert said(submit(engine, LONG_STORY)) == expected
+        finally:
+            handle.remove()
+        assert len(refused) == 2
+        check_blocks(engine)

@@ -191,9 +191,17 @@ def test_a_step_that_is_taken_back_has_its_rows_begin_anew(model: LoadedModel) -
     scheduler.commit(first, [Emission(7)])
     second = scheduler.plan()
     assert second is not None
-    scheduler.retract(second)
-    (branch,) = request.branches
-    assert (branch.life, branch.computed, branch.blocks) == (Life.PREEMPTED, 0, [])
+    third = scheduler.plan()
+    assert third is not None
+    assert third.rows[0].fed, "what it begins with is still being sampled"
+    for plan in (third, second):
+        scheduler.retract(plan)
+        (branch,) = request.branches
+        assert (branch.life, branch.computed, branch.blocks) == (Life.PREEMPTED, 0, [])
+        assert scheduler.ledger.waiting_count == 1
+    again = scheduler.plan()
+    assert again is not None
+    assert [(row.first, row.count) for row in again.rows] == [(0, 6)]
 
 
 def test_states_are_read_and_written_once_a_row(model: LoadedModel) -> None:
