@@ -47,7 +47,7 @@ class Fit:
     unless another was asked for.
 
     `pool` is what the engine would give its KV cache, `tokens` how many it holds, `states` what layers that keep a
-    state keep of one request. `available`: "" or why this
+    state keep of one request, `all_states` of all that may run. `available`: "" or why this
     quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations and
     a smallest pool (one block) are within what is free. `devices`: over how many devices with such a memory the model
     would have to be split, where it does not fit on one; 0 where that does not help.
@@ -65,6 +65,7 @@ class Fit:
     note: str = ""
     devices: int = 0
     states: int = 0
+    all_states: int = 0
 
     def requests(self, length: int) -> int:
         """How many requests of `length` tokens the pool holds at once."""
@@ -199,6 +200,7 @@ def _fit(
         available=available,
         note=note,
         states=states,
+        all_states=states * slots,
     )
 
 

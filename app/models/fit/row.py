@@ -280,6 +280,7 @@ class FitRow(_Columned):
             (fit.weights, t.accent, Qt.BrushStyle.NoBrush),
             (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
             (fit.pool, t.good, Qt.BrushStyle.BDiagPattern),
+            (fit.all_states, t.good, Qt.BrushStyle.VerPattern),
         ):
             wide = max(1.5, area.width() * count / room.total) if count else 0.0
             part = QRectF(x, area.top(), min(wide, area.right() - x), area.height())
@@ -294,8 +295,8 @@ class FitRow(_Columned):
 
     def _bar_words(self, fit: Fit) -> str:
         room = self.room
-        free = max(0, room.free - fit.weights - fit.activations - fit.pool)
-        return tr(
+        free = max(0, room.free - fit.weights - fit.activations - fit.pool - fit.all_states)
+        words = tr(
             "in use by others {others}, weights {weights}, activations {activations}, KV pool {pool}, free {free}, "
             "of {all}",
             others=bytes_words(room.total - room.free),
@@ -305,6 +306,8 @@ class FitRow(_Columned):
             free=bytes_words(free),
             all=bytes_words(room.total),
         )
+        kept = tr("{words}; states of requests {bytes}", words=words, bytes=bytes_words(fit.all_states))
+        return kept if fit.all_states else words
 
     # -- keys and pointer -----------------------------------------------------------------------------------------
 

@@ -189,10 +189,11 @@ class ModelBill(QWidget):
             self.bar.show_items(bill.items[-2:], found.total)
             self._offer(None, 0, 1)
             return
-        taken = fit.weights + fit.pool + fit.activations + found.runtime
+        taken = fit.weights + fit.pool + fit.all_states + fit.activations + found.runtime
         self.memory.setText(f"~{bytes_words(taken)} · {tr('fits') if fit.fits else tr('does not fit')}")
         free = max(0, found.total - others - taken)
-        bill = DeviceBill(fit.weights, fit.pool, fit.activations, found.runtime, others, free, found.total)
+        parts = fit.weights, fit.pool, fit.activations, found.runtime, others, free, found.total
+        bill = DeviceBill(*parts, states=fit.all_states)
         items = [item for item in bill.items if item.kind != "runtime" or item.count]
         self.bar.show_items(items, max(found.total, others + taken), "~", found.total)
         holds = fit.requests if fit.fits and config.mode != "recompute" else None

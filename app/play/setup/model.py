@@ -182,8 +182,11 @@ class ModelPanel(QWidget):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _refuse_adapter(self, why: str) -> None:
-        """Says so where a person sees it: the panel may be higher than its room."""
         self.error.say(why)
+        self._bring_in_sight()
+
+    def _bring_in_sight(self) -> None:
+        """What went wrong is said where a person sees it: the panel may be higher than its room."""
         above: QWidget | None = self
         while above is not None and not isinstance(above, QScrollArea):
             above = above.parentWidget()
@@ -290,6 +293,8 @@ class ModelPanel(QWidget):
 
     def _on_failed(self, message: str) -> None:
         self.error.say(sentence(message) or ("" if self.serves else CANCELLED), "error" if message else "note")
+        if message:
+            self._bring_in_sight()
         if self._left is not None and self.window().focusWidget() is self.load:
             self._left.setFocus()  # to mend what was typed
         self._left = None

@@ -31,10 +31,8 @@ def refuse_for_states(config: EngineConfig, layers: Sequence[int]) -> None:
     request's: each has its newest alone."""
     if not layers:
         return
-    why = f"{len(layers)} layers of this model keep a state of a sequence, and of that the newest alone"
-    check(
-        config.speculation is None, "speculation", config.speculation, f"{why}: a draft that is not taken stays in it"
-    )
-    check(not config.prefix_caching, "prefix_caching", True, f"{why}: that at a prefix's end is not there; use False")
-    check(not config.swaps, "preemption", config.preemption, f"{why}, which is not copied out; use 'recompute'")
-    check(not config.disaggregated, "mode", config.mode, f"{why}, in one process; use 'continuous' or 'chunked'")
+    why = f"{len(layers)} layers keep a state, and only the newest"
+    check(config.speculation is None, "speculation", config.speculation, f"{why}; switch it off")
+    check(not config.prefix_caching, "prefix_caching", True, f"{why}; switch it off")
+    check(not config.swaps, "preemption", config.preemption, f"{why}; use recompute")
+    check(not config.disaggregated, "mode", config.mode, f"{why}, in one process; use continuous or chunked")

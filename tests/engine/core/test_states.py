@@ -140,6 +140,7 @@ def test_a_fit_counts_states_for_every_slot(folder: Path) -> None:
     info, memory = inspect_model(str(folder)), DeviceMemory("cpu", 64 << 20, 64 << 20)
     few, many = (fits(info, memory, dtype="float32", quantizations=["none"], max_running=n)[0] for n in (8, 128))
     assert few.states == many.states == info.states.bytes(4)
+    assert (few.all_states, many.all_states) == (8 * few.states, 128 * few.states)
     assert many.fits
     tight = DeviceMemory("cpu", few.weights + few.activations + 100 * few.states, 64 << 20)
     assert not fits(info, tight, dtype="float32", quantizations=["none"], max_running=128)[0].fits
@@ -158,7 +159,7 @@ def test_what_would_have_a_state_go_back_is_refused_by_name(
     changes: dict[str, Any], words: str, model: LoadedModel
 ) -> None:
     with Engine(model) as engine:
-        with pytest.raises(InvalidInput, match=f"{words}: 2 layers of this model keep a state"):
+        with pytest.raises(InvalidInput, match=f"{words}: 2 layers keep a state, and only the newest"):
             engine.begin(EngineConfig(**changes))
         assert engine.submit(PROMPTS[0], GREEDY).result().finish_reason == "length"
 
